@@ -1,0 +1,50 @@
+//! Metal Shading Language to native code.
+//!
+//! MSL is C++ with attributes. The source is preprocessed by clang against our own headers, read
+//! as tokens, rewritten into C++ and compiled by clang into a small shared library with one entry
+//! per kernel.
+
+use std::ffi::c_void;
+
+/// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Launch {
+    /// Address of each buffer argument; for `setBytes` the address of the bytes.
+    pub buffers: *const *mut c_void,
+    /// Bytes from that address to the end of the buffer (for the checked mode).
+    pub sizes: *const u64,
+    /// Entries of `buffers` and `sizes`.
+    pub buffer_count: u64,
+    /// Threads of the whole grid.
+    pub grid: [u32; 3],
+    /// Threads of a full threadgroup.
+    pub group: [u32; 3],
+    /// Threadgroups of the grid (edge groups included).
+    pub groups: [u32; 3],
+    /// Reserved, 0.
+    pub reserved: u32,
+    /// Bytes of each `threadgroup` argument, by threadgroup index.
+    pub threadgroup_lengths: [u32; 8],
+}
+
+/// `extern "C" void entry(const Launch*, void* arena, uint64_t begin, uint64_t end)`.
+///
+/// For a plain kernel `begin..end` are linear thread indices (x fastest) and `arena` is unused
+/// (null). For a synchronising kernel they are linear threadgroup indices and `arena` is the
+/// calling worker's fiber arena: [`ARENA_SIZE`] bytes, aligned to [`ARENA_SIZE`], zeroed once
+/// when it was mapped, used by one entry at a time.
+pub type Entry = unsafe extern "C" fn(*const Launch, *mut c_void, u64, u64);
+
+/// Size and alignment of a fiber arena: stacks of 1024 threads, threadgroup memory, bookkeeping.
+/// Reserved, not committed: only the pages in use are resident.
+pub const ARENA_SIZE: usize = 1 << 27;
+
+/// How an entry walks its grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchMode {
+    /// A vectorised loop over threads: the kernel does not synchronise.
+    Plain,
+    /// One fiber per thread of a threadgroup.
+    Fibers,
+}

@@ -1,0 +1,324 @@
+//! The device trait: what the rest of the runtime asks of a device, and nothing more.
+//!
+//! # Contract
+//!
+//! * All memory is *shared*: a [`Buffer`] has an address that the CPU can read and write, as on
+//!   Apple silicon. The CPU may touch a buffer only while no committed work uses it; the layers
+//!   above see to that with [`CommandBuffer::commit`] and [`Submission::wait`].
+//! * A command buffer keeps what its commands use (buffers, pipelines, executables) alive until
+//!   its work has completed. Dropping the last reference to a pooled buffer returns it to the
+//!   pool, so a buffer is reused only after the work that uses it.
+//! * Commands of one command buffer run in order, each seeing the writes of those before it;
+//!   command buffers of one queue run in the order of their commits.
+//! * Limits are checked here, by the device, as Metal's own validation does: a violation is an
+//!   [`Error`](crate::Error) at encode time and the command is not encoded.
+//!
+//! Two devices implement it: [`host`] runs the same shaders on CPU cores, everywhere; `metal`
+//! drives an Apple GPU.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::graph::GraphKey;
+use crate::tensor::DType;
+
+pub mod host;
+
+/// Which implementation a device is. The value of `ETMETAL_DEVICE` that selects it is its name
+/// in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// The CPU cores of this machine.
+    Host,
+    /// An Apple GPU.
+    Metal,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DeviceKind::Host => "host",
+            DeviceKind::Metal => "metal",
+        })
+    }
+}
+
+/// What a device can do. The values of the host device are those of Apple GPUs, so that what
+/// runs on it stays within what a Mac accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads of one threadgroup, at most.
+    pub max_threads_per_threadgroup: u32,
+    /// Bytes of threadgroup memory of one threadgroup, static and dynamic together.
+    pub max_threadgroup_memory: u32,
+    /// Threads of a SIMD group.
+    pub simd_width: u32,
+    /// Buffer arguments of a kernel: indices `0..max_buffer_arguments`.
+    pub max_buffer_arguments: u32,
+    /// Bytes of one `set_bytes` argument.
+    pub max_inline_bytes: u32,
+    /// Bytes of one buffer.
+    pub max_buffer_length: usize,
+}
+
+/// One device. Shared by every model in the process; all methods may be called from any thread.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Which implementation this is.
+    fn kind(&self) -> DeviceKind;
+
+    /// A name to show to people, such as the processor's.
+    fn name(&self) -> String;
+
+    /// What it can do.
+    fn limits(&self) -> Limits;
+
+    /// A buffer of at least `len` bytes from the device's pool; its contents are unspecified.
+    /// `len` 0 is ordinary and gives a buffer with a valid, aligned address.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), naming the bytes asked for and in use.
+    fn allocate(&self, len: usize) -> Result<BufferRef>;
+
+    /// A buffer over memory that somebody else owns, without a copy. `keep` is dropped when the
+    /// last user of the buffer is gone.
+    ///
+    /// # Safety
+    /// `ptr..ptr + len` must stay readable, and writable if any command writes to it, until the
+    /// buffer and all work that uses it are gone.
+    ///
+    /// # Errors
+    /// The device cannot address the range (an implementation may need whole pages around it).
+    unsafe fn wrap(&self, ptr: *mut u8, len: usize, keep: Option<Keep>) -> Result<BufferRef>;
+
+    /// Compiles MSL source. What Apple's compiler refuses is refused.
+    ///
+    /// # Errors
+    /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with the compiler's messages.
+    fn compile(&self, source: &str) -> Result<Arc<dyn DeviceLibrary>>;
+
+    /// Builds the executable of an op graph (see [`crate::graph`], which caches it).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported), naming the op and its dtypes.
+    fn lower(&self, key: &GraphKey) -> Result<Arc<dyn Executable>>;
+
+    /// An empty command buffer.
+    ///
+    /// # Errors
+    /// The device is lost.
+    fn command_buffer(&self) -> Result<Box<dyn CommandBuffer>>;
+
+    /// Counters of the buffer pool.
+    fn pool_stats(&self) -> PoolStats;
+
+    /// Gives the pool's unused memory back to the system.
+    fn trim_pool(&self);
+}
+
+/// What a borrowed buffer keeps alive.
+pub type Keep = Arc<dyn Any + Send + Sync>;
+
+/// A shared reference to a buffer; the last one returns or frees it.
+pub type BufferRef = Arc<dyn Buffer>;
+
+/// One range of memory that commands can use.
+pub trait Buffer: Send + Sync + fmt::Debug {
+    /// The CPU address of the first byte; never null, aligned to 64 bytes unless borrowed.
+    fn contents(&self) -> *mut u8;
+    /// Bytes that were asked for.
+    fn len(&self) -> usize;
+    /// Whether `len` is 0.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The implementation's own type, for the device that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A compiled shader library.
+pub trait DeviceLibrary: Send + Sync + fmt::Debug {
+    /// Names of its kernels (`host_name` where the source gives one), in source order.
+    fn function_names(&self) -> Vec<String>;
+    /// The pipeline of the named kernel.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound), listing the names there are;
+    /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) where pipelines compile late.
+    fn pipeline(&self, name: &str) -> Result<Arc<dyn Pipeline>>;
+}
+
+/// One kernel, ready to dispatch.
+pub trait Pipeline: Send + Sync + fmt::Debug {
+    /// The kernel's name.
+    fn name(&self) -> &str;
+    /// Threads of a threadgroup, at most, for this kernel.
+    fn max_threads_per_threadgroup(&self) -> u32;
+    /// Threads of a SIMD group.
+    fn simd_width(&self) -> u32;
+    /// Bytes of threadgroup memory that the kernel declares itself.
+    fn static_threadgroup_memory(&self) -> u32;
+    /// The implementation's own type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// The executable of an op graph.
+pub trait Executable: Send + Sync + fmt::Debug {
+    /// The implementation's own type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Sizes of a grid or of a threadgroup: x, y, z.
+pub type Extent = [u32; 3];
+
+/// How many threads a dispatch runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grid {
+    /// `dispatchThreads`: exactly these threads; groups at the edges may be smaller.
+    Threads {
+        /// Threads of the whole grid.
+        threads: Extent,
+        /// Threads of a full threadgroup.
+        group: Extent,
+    },
+    /// `dispatchThreadgroups`: this many full threadgroups.
+    Threadgroups {
+        /// Threadgroups of the grid.
+        groups: Extent,
+        /// Threads of each threadgroup.
+        group: Extent,
+    },
+}
+
+/// One argument of a kernel.
+#[derive(Debug, Clone)]
+pub enum Argument {
+    /// A buffer from a byte offset.
+    Buffer {
+        /// The buffer.
+        buffer: BufferRef,
+        /// Byte offset of the kernel's first element.
+        offset: usize,
+    },
+    /// A value that travels with the command (`setBytes`).
+    Bytes(SmallVec<[u8; 16]>),
+}
+
+/// One kernel call.
+#[derive(Debug)]
+pub struct Dispatch<'a> {
+    /// The kernel.
+    pub pipeline: &'a Arc<dyn Pipeline>,
+    /// Arguments by buffer index; `None` for an index that is not bound.
+    pub arguments: &'a [Option<Argument>],
+    /// Bytes of each `threadgroup` argument, by threadgroup index.
+    pub threadgroup_memory: &'a [u32],
+    /// How many threads.
+    pub grid: Grid,
+}
+
+/// One operand of an op graph: a view of a buffer.
+#[derive(Debug, Clone)]
+pub struct Operand {
+    /// The buffer.
+    pub buffer: BufferRef,
+    /// Byte offset of element `[0, …, 0]`.
+    pub offset: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes, in elements.
+    pub sizes: SmallVec<[i64; 6]>,
+    /// Strides, in elements, not negative.
+    pub strides: SmallVec<[i64; 6]>,
+}
+
+/// Records commands and submits them. Used by one thread; not `Send`, as on Metal.
+pub trait CommandBuffer: fmt::Debug {
+    /// Encodes a kernel call.
+    ///
+    /// # Errors
+    /// A limit is exceeded or an argument that the kernel reads is not bound; nothing is encoded.
+    fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()>;
+
+    /// Encodes a copy of `len` bytes. The ranges must not overlap.
+    ///
+    /// # Errors
+    /// A range leaves its buffer.
+    fn copy(
+        &mut self,
+        src: (&BufferRef, usize),
+        dst: (&BufferRef, usize),
+        len: usize,
+    ) -> Result<()>;
+
+    /// Encodes a fill of `len` bytes with `value`.
+    ///
+    /// # Errors
+    /// The range leaves the buffer.
+    fn fill(&mut self, dst: (&BufferRef, usize), len: usize, value: u8) -> Result<()>;
+
+    /// Encodes an op graph; operands in the order of its [`GraphKey`].
+    ///
+    /// # Errors
+    /// An operand does not match the key, or leaves its buffer.
+    fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()>;
+
+    /// Commands encoded so far.
+    fn command_count(&self) -> usize;
+
+    /// Submits the commands. The work starts now and may run after the call returns.
+    ///
+    /// # Errors
+    /// The device refused the work.
+    fn commit(self: Box<Self>) -> Result<Box<dyn Submission>>;
+}
+
+/// Work that was committed. Dropping it does not wait.
+pub trait Submission: Send + fmt::Debug {
+    /// Blocks until the work has completed.
+    ///
+    /// # Errors
+    /// [`Error::Execution`](crate::Error::Execution) with what the device reports and the name
+    /// of the kernel, if the work failed.
+    fn wait(&mut self) -> Result<()>;
+    /// Whether the work has completed (or failed) already.
+    fn is_done(&self) -> bool;
+}
+
+/// Counters of a buffer pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Bytes in buffers that are in use.
+    pub in_use: usize,
+    /// Bytes kept for reuse.
+    pub cached: usize,
+    /// The most bytes that were in use at once.
+    pub peak: usize,
+    /// Allocations served from the pool.
+    pub hits: u64,
+    /// Allocations that went to the system.
+    pub misses: u64,
+    /// Buffers given back to the system to stay within the pool's bound.
+    pub evictions: u64,
+}
+
+/// The process's default device: `ETMETAL_DEVICE` (`metal` or `host`), else Metal where there is
+/// one, else the host. Created on first use and kept.
+///
+/// # Errors
+/// `ETMETAL_DEVICE` names no device of this build.
+pub fn default_device() -> Result<Arc<dyn Device>> {
+    static DEFAULT: std::sync::OnceLock<Result<Arc<dyn Device>>> = std::sync::OnceLock::new();
+    DEFAULT
+        .get_or_init(|| match std::env::var("ETMETAL_DEVICE").as_deref() {
+            Err(_) | Ok("" | "host") => Ok(host::HostDevice::shared() as Arc<dyn Device>),
+            Ok(other) => Err(crate::error::err!(
+                InvalidArgument,
+                "ETMETAL_DEVICE={other:?} names no device of this build; use \"host\""
+            )),
+        })
+        .clone()
+}
