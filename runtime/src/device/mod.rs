@@ -314,7 +314,9 @@ pub fn default_device() -> Result<Arc<dyn Device>> {
     static DEFAULT: std::sync::OnceLock<Result<Arc<dyn Device>>> = std::sync::OnceLock::new();
     DEFAULT
         .get_or_init(|| match std::env::var("ETMETAL_DEVICE").as_deref() {
-            Err(_) | Ok("" | "host") => Ok(host::HostDevice::shared() as Arc<dyn Device>),
+            Err(_) | Ok("" | "host") => {
+                host::HostDevice::try_shared().map(|device| device as Arc<dyn Device>)
+            }
             Ok(other) => Err(crate::error::err!(
                 InvalidArgument,
                 "ETMETAL_DEVICE={other:?} names no device of this build; use \"host\""
