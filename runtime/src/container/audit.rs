@@ -50,7 +50,8 @@ impl std::fmt::Display for Target {
 /// The form that this process loads.
 const PROCESS: Target = Target {
     format: if cfg!(target_vendor = "apple") { "Mach-O" } else { "ELF" },
-    architecture: if cfg!(target_arch = "aarch64") {
+    // As each system calls it.
+    architecture: if cfg!(all(target_arch = "aarch64", target_vendor = "apple")) {
         "arm64"
     } else if cfg!(target_arch = "x86_64") {
         "x86-64"
@@ -70,7 +71,7 @@ fn target_of(bytes: &[u8]) -> Result<Target> {
                 (Some(1), ..) => "32-bit",
                 (_, Some(2), _) => "big-endian",
                 (.., Some(machine)) if machine == elf::EM_X86_64.0 => "x86-64",
-                (.., Some(machine)) if machine == elf::EM_AARCH64.0 => "arm64",
+                (.., Some(machine)) if machine == elf::EM_AARCH64.0 => "aarch64",
                 _ => "unknown-architecture",
             };
             Ok(Target { format: "ELF", architecture })

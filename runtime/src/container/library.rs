@@ -81,6 +81,14 @@ impl Drop for Library {
     }
 }
 
+/// Audits a library against this process.
+///
+/// # Errors
+/// As for [`audit::audit`].
+pub(crate) fn audit_here(bytes: &[u8], runtime: RuntimeSymbols) -> Result<audit::Findings> {
+    audit::audit(bytes, &mut Process { runtime, opened: Vec::new() })
+}
+
 /// A library made ready to be loaded.
 struct Prepared {
     bytes: Vec<u8>,

@@ -128,7 +128,7 @@ impl Payload {
     /// There is none, or its bytes are not those that its key promises.
     pub fn library(&self, data: &dyn NamedData) -> Result<Blob> {
         let blob = data.get(&self.library_key).map_err(|e| self.missing("model library", e))?;
-        check_hash(&self.library_key, blob.bytes())?;
+        check_hash("model library", &self.library_key, blob.bytes())?;
         Ok(blob)
     }
 
@@ -140,7 +140,7 @@ impl Payload {
     pub fn weights(&self, data: &dyn NamedData) -> Result<Blob> {
         match data.get(&self.weights_key) {
             Ok(blob) => {
-                check_hash(&self.weights_key, blob.bytes())?;
+                check_hash("weights", &self.weights_key, blob.bytes())?;
                 Ok(blob)
             }
             Err(Error::NotFound(_)) if self.may_lack_weights() => Ok(Blob::shared(Arc::default())),
@@ -178,7 +178,7 @@ fn hash(bytes: &[u8]) -> String {
     })
 }
 
-fn check_hash(key: &str, bytes: &[u8]) -> Result<()> {
+fn check_hash(what: &str, key: &str, bytes: &[u8]) -> Result<()> {
     let Some(expected) = promised_hash(key) else { return Ok(()) };
     let actual = hash(bytes);
     if actual.eq_ignore_ascii_case(expected) {
@@ -186,7 +186,7 @@ fn check_hash(key: &str, bytes: &[u8]) -> Result<()> {
     }
     Err(err!(
         InvalidProgram,
-        "the program is damaged: {} bytes under {key:?} have SHA-256 {actual}, expected \
+        "the program is damaged: its {what} ({} bytes, key {key}) has SHA-256 {actual}, expected \
          {expected}; copy or export the .pte again",
         bytes.len()
     ))
