@@ -30,8 +30,7 @@ impl Library {
     /// # Errors
     /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with the compiler's messages.
     pub fn compile(device: &Arc<dyn Device>, label: &str, source: &str) -> Result<Self> {
-        let compiled =
-            device.compile(source).context(|| format!("shader library \"{label}\""))?;
+        let compiled = device.compile(source).context(|| format!("shader library \"{label}\""))?;
         Ok(Library(Arc::new(Inner {
             label: label.into(),
             compiled,

@@ -116,9 +116,6 @@ fn capacity_of_environment() -> Result<usize> {
 
 fn parse_capacity(text: &str) -> Result<usize, Error> {
     text.trim().parse().ok().filter(|&n| n > 0).ok_or_else(|| {
-        err!(
-            InvalidArgument,
-            "{CAPACITY_VARIABLE}={text:?} is no positive number of executables"
-        )
+        err!(InvalidArgument, "{CAPACITY_VARIABLE}={text:?} is no positive number of executables")
     })
 }

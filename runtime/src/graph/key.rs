@@ -4,9 +4,6 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::Result;
-use crate::device::Operand;
-use crate::error::err;
 use crate::tensor::{DType, Layout, Tensor};
 
 /// An operator and its scalars. Float scalars are kept as bits so that keys can be compared.
@@ -110,51 +107,6 @@ impl GraphKey {
             .collect();
         GraphKey { op, operands }
     }
-
-    /// Checks that `operands` are what this key describes and lie inside their buffers: what
-    /// every device does before it runs an executable.
-    ///
-    /// # Errors
-    /// Number, dtype, sizes or stride class of an operand differ, or it leaves its buffer.
-    pub fn check(&self, operands: &[Operand]) -> Result<()> {
-        let op = self.op.name();
-        if operands.len() != self.operands.len() {
-            return Err(err!(
-                InvalidArgument,
-                "{op} takes {} operands, got {}",
-                self.operands.len(),
-                operands.len()
-            ));
-        }
-        for (index, (operand, key)) in operands.iter().zip(&self.operands).enumerate() {
-            let layout = Layout::new(&operand.sizes, &operand.strides)?;
-            let strides = StrideClass::of(&layout);
-            if operand.dtype != key.dtype
-                || operand.sizes != key.sizes
-                || strides != key.strides
-            {
-                return Err(err!(
-                    InvalidArgument,
-                    "operand {index} of {op} is {} {:?} ({strides:?}), the graph was built for {} \
-                     {:?} ({:?})",
-                    operand.dtype,
-                    operand.sizes,
-                    key.dtype,
-                    key.sizes,
-                    key.strides
-                ));
-            }
-            let end = operand.offset + layout.extent() * operand.dtype.size();
-            if end > operand.buffer.len() && layout.numel() != 0 {
-                return Err(err!(
-                    InvalidArgument,
-                    "operand {index} of {op} ends at byte {end} of a buffer of {} bytes",
-                    operand.buffer.len()
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -163,9 +115,8 @@ mod tests {
 
     #[test]
     fn stride_classes() {
-        let class = |sizes: &[i64], strides: &[i64]| {
-            StrideClass::of(&Layout::new(sizes, strides).unwrap())
-        };
+        let class =
+            |sizes: &[i64], strides: &[i64]| StrideClass::of(&Layout::new(sizes, strides).unwrap());
         assert_eq!(class(&[2, 3], &[3, 1]), StrideClass::Contiguous);
         assert_eq!(class(&[2, 3], &[1, 2]), StrideClass::Transposed);
         assert_eq!(class(&[4, 2, 3], &[6, 1, 2]), StrideClass::Transposed);

@@ -21,9 +21,8 @@ pub fn encode(stream: &Stream, op: GraphOp, tensors: &[&Tensor]) -> Result<()> {
 
     let name = op.name();
     let key = GraphKey::new(op, tensors);
-    let executable = GraphCache::of(stream.device())?
-        .get(&**stream.device(), &key)
-        .context(|| name)?;
+    let executable =
+        GraphCache::of(stream.device())?.get(&**stream.device(), &key).context(|| name)?;
     let operands: smallvec::SmallVec<[Operand; 4]> = tensors.iter().map(|t| t.operand()).collect();
     stream.run(&executable, &operands).context(|| name)
 }

@@ -19,9 +19,16 @@ const FAILURE: Status = 1;
 ///
 /// Only C makes these. The contract of the C ABI is that such a pointer is null or may be
 /// written for the length of the call, so its methods are safe to call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
     /// Stores `value`.
@@ -48,9 +55,16 @@ impl<T> Out<T> {
 }
 
 /// `const T*`: an array that C lends for the length of the call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
     /// Its `len` elements; `what` names it in messages.
@@ -74,9 +88,9 @@ impl<T> In<T> {
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 
-    /// The address.
-    pub fn address(self) -> *const T {
-        self.0
+    /// The array at `address`, which C gave as an untyped pointer.
+    pub(super) fn from_address(address: *const T) -> Self {
+        In(address)
     }
 }
 

@@ -47,15 +47,15 @@ pub fn code_of_placement(placement: Placement) -> i32 {
 /// tensor here can have.
 fn element_size(code: i32) -> Result<usize> {
     Ok(match code {
-        7 | 9 => 8,                  // float64, complex64
-        8 => 4,                      // complex32
-        10 => 16,                    // complex128
-        12 | 13 => 1,                // qint8, quint8
-        14 => 4,                     // qint32
-        16..=21 => 1,                // quint4x2, quint2x4, bits1x8, bits2x4, bits4x2, bits8
-        22 => 2,                     // bits16
-        23..=26 => 1,                // float8
-        30..=45 => 1,                // uint1..7, int1..7, float8_e8m0fnu, float4_e2m1fn_x2
+        7 | 9 => 8,   // float64, complex64
+        8 => 4,       // complex32
+        10 => 16,     // complex128
+        12 | 13 => 1, // qint8, quint8
+        14 => 4,      // qint32
+        16..=21 => 1, // quint4x2, quint2x4, bits1x8, bits2x4, bits4x2, bits8
+        22 => 2,      // bits16
+        23..=26 => 1, // float8
+        30..=45 => 1, // uint1..7, int1..7, float8_e8m0fnu, float4_e2m1fn_x2
         _ => DType::from_code(code)?.size(),
     })
 }

@@ -1,6 +1,7 @@
 //! Which model is calling: the shims' view of one loaded model.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 use super::last_error::set_last_error;
 use super::registry::{self, Owner};
 use crate::device::Device;
+use crate::library::Library;
 use crate::stream::{Stream, StreamGuard};
 use crate::tensor::{RawHandle, Storage, Tensor};
 use crate::{Error, Result};
@@ -18,8 +20,18 @@ use crate::{Error, Result};
 pub struct ModelContext {
     device: Arc<dyn Device>,
     owner: Owner,
+    libraries: Mutex<Libraries>,
     /// See [`ModelContext::offer_weights`].
     weights: Mutex<Option<Storage>>,
+}
+
+/// A model's shader libraries.
+#[derive(Debug, Default)]
+struct Libraries {
+    /// Compiled ahead, by source; see [`ModelContext::offer_library`].
+    offered: HashMap<String, Library>,
+    /// Number of those compiled on demand.
+    compiled: usize,
 }
 
 /// A model that is current on a thread.
@@ -37,12 +49,36 @@ thread_local! {
 impl ModelContext {
     /// A context for a model on `device`.
     pub fn new(device: Arc<dyn Device>) -> Arc<Self> {
-        Arc::new(ModelContext { device, owner: Owner::new(), weights: Mutex::new(None) })
+        Arc::new(ModelContext {
+            device,
+            owner: Owner::new(),
+            libraries: Mutex::default(),
+            weights: Mutex::new(None),
+        })
     }
 
     /// The model's device.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// Gives libraries that were compiled ahead: an `aoti_torch_mps_create_shader_library` of the
+    /// very same source lends such a one instead of compiling it.
+    pub fn offer_library(&self, source: &str, library: Library) {
+        self.libraries.lock().offered.insert(source.to_owned(), library);
+    }
+
+    /// The library of `source`: the offered one, else compiled now and numbered.
+    pub(super) fn library(&self, source: &str) -> Result<Library> {
+        let label = {
+            let mut libraries = self.libraries.lock();
+            if let Some(library) = libraries.offered.get(source) {
+                return Ok(library.clone());
+            }
+            libraries.compiled += 1;
+            format!("library {}", libraries.compiled)
+        };
+        Library::compile(&self.device, &label, source)
     }
 
     /// Whose objects are this model's.

@@ -7,10 +7,10 @@ use super::abi::{In, Out, c_functions};
 use super::constants::{LAYOUT_STRIDED, placement_of_code};
 use super::context::{current, current_owner, lend};
 use super::registry::{self, tensor};
+use crate::Result;
 use crate::device::Device;
 use crate::error::err;
 use crate::tensor::{DType, Layout, RawHandle, Storage, Tensor};
-use crate::Result;
 
 c_functions! {
     /// Gives a tensor's handle back. Null is ignored, as `delete` does.
@@ -216,9 +216,10 @@ fn from_blob(
         ));
     }
     let offset = element_offset(0, dtype, storage_offset)?;
-    let end = offset.checked_add(bytes).filter(|&end| end <= isize::MAX as usize).ok_or_else(
-        || err!(InvalidArgument, "storage offset {storage_offset} is too large to address"),
-    )?;
+    let end =
+        offset.checked_add(bytes).filter(|&end| end <= isize::MAX as usize).ok_or_else(|| {
+            err!(InvalidArgument, "storage offset {storage_offset} is too large to address")
+        })?;
     let storage = storage_at(model.device(), data.cast(), end)?;
     ret.set("ret", lend(Tensor::new(storage, offset, dtype, layout)?.placed(placement)))
 }

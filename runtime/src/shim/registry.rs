@@ -81,7 +81,7 @@ pub fn lend_tensor(owner: Owner, tensor: Option<Arc<Tensor>>) -> RawHandle {
 /// # Errors
 /// The handle is not live, or the tensor is undefined.
 pub fn tensor(handle: RawHandle) -> Result<Arc<Tensor>> {
-    defined(&TENSORS.get(handle)?)
+    defined(TENSORS.get(handle)?)
 }
 
 /// The tensor behind a handle, or `None` for an undefined one.
@@ -97,7 +97,7 @@ pub fn maybe_tensor(handle: RawHandle) -> Result<Option<Arc<Tensor>>> {
 /// # Errors
 /// The handle is not live; or the tensor is undefined, in which case the handle is deleted.
 pub fn take_tensor(handle: RawHandle) -> Result<Arc<Tensor>> {
-    defined(&TENSORS.remove(handle)?)
+    defined(TENSORS.remove(handle)?)
 }
 
 /// Deletes a tensor's handle.
@@ -117,7 +117,7 @@ pub fn replace_tensor(handle: RawHandle, tensor: Option<Arc<Tensor>>) -> Result<
     TENSORS.replace(handle, Arc::new(LentTensor { owner, tensor })).map(drop)
 }
 
-fn defined(lent: &LentTensor) -> Result<Arc<Tensor>> {
+fn defined(lent: Arc<LentTensor>) -> Result<Arc<Tensor>> {
     lent.tensor.clone().ok_or_else(|| {
         err!(InvalidArgument, "the tensor is undefined: it was created uninitialised and not set")
     })

@@ -1,5 +1,8 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
+mod copy;
+mod matmul;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use super::threads::Threads;
 use crate::Result;
 use crate::device::{Executable, Operand};
 use crate::error::err;
-use crate::graph::GraphKey;
+use crate::graph::{GraphKey, GraphOp};
 
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
@@ -25,7 +28,10 @@ pub trait HostExecutable: Send + Sync + fmt::Debug {
 /// # Errors
 /// [`Error::Unsupported`](crate::Error::Unsupported), naming the op and its dtypes.
 pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
-    Err(err!(Unsupported, "the host device cannot run {:?} on {:?}", key.op, key.operands))
+    match key.op {
+        GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
+        GraphOp::Copy => copy::lower(key),
+    }
 }
 
 /// The host's [`Executable`]: a [`HostExecutable`] and the key that it was built for.
