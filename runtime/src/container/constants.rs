@@ -73,11 +73,7 @@ impl Placement {
 ///
 /// # Errors
 /// The blob is too short for the model; or the container or the device refuses it.
-pub(super) fn load(
-    aoti: &mut Aoti,
-    model: &Arc<ModelContext>,
-    blob: &Blob,
-) -> Result<WeightStats> {
+pub(super) fn load(aoti: &mut Aoti, model: &Arc<ModelContext>, blob: &Blob) -> Result<WeightStats> {
     let constants = aoti.constants()?;
     let placement = Placement::of(&constants, blob.bytes().len())?;
     check_size(&placement, aoti.constants_blob_size(), blob)?;
@@ -194,7 +190,8 @@ fn replace_writable(
             ));
         };
         let bytes = &blob.bytes()[offset..offset + constant.size];
-        let copy = private_copy(model, &context::lent(*handle)?, offset, bytes)?;
+        let tensor = context::lent(*handle)?;
+        let copy = private_copy(model, &tensor, offset, bytes)?;
         copied += constant.size;
         replacements.push((constant.name.as_str(), context::lend(copy)));
     }

@@ -24,9 +24,8 @@ impl PrivateMapping {
         }
         let mapping = map(bytes)?;
         // SAFETY: mapped above: `offset + bytes.len()` bytes, that nobody else writes.
-        let mapped = unsafe {
-            std::slice::from_raw_parts(mapping.as_ptr().cast_const(), bytes.len())
-        };
+        let mapped =
+            unsafe { std::slice::from_raw_parts(mapping.as_ptr().cast_const(), bytes.len()) };
         // Whoever mapped the bytes may have changed them since (a private mapping of theirs).
         (mapped == bytes).then_some(mapping)
     }
@@ -144,10 +143,7 @@ impl Region {
             start: usize::from_str_radix(start, 16).ok()?,
             end: usize::from_str_radix(end, 16).ok()?,
             offset,
-            device: (
-                u64::from_str_radix(major, 16).ok()?,
-                u64::from_str_radix(minor, 16).ok()?,
-            ),
+            device: (u64::from_str_radix(major, 16).ok()?, u64::from_str_radix(minor, 16).ok()?),
             inode,
             path: path.to_owned(),
         })
@@ -221,8 +217,7 @@ fn map(bytes: &[u8]) -> Option<PrivateMapping> {
     }
     let mapping = PrivateMapping { base: address as usize as *mut libc::c_void, len, offset };
     // SAFETY: the new mapping's own pages.
-    let status =
-        unsafe { mach_vm_protect(mach_task_self_, address, len as u64, 0, READ_WRITE) };
+    let status = unsafe { mach_vm_protect(mach_task_self_, address, len as u64, 0, READ_WRITE) };
     (status == 0).then_some(mapping)
 }
 

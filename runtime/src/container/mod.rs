@@ -90,13 +90,18 @@ impl Container {
         let payload = Payload::parse(source.payload, source.method)?;
         let blob = payload.library(source.data)?;
         let library = Arc::new(Library::load(blob.bytes(), runtime_symbol)?);
-        let shaders = msl::precompile(blob.bytes(), &*source.device)?;
+        let model = ModelContext::new(source.device.clone());
+        let compiled = msl::precompile(blob.bytes(), &*source.device)?;
+        let shaders = compiled.len();
+        for (text, shader) in compiled {
+            model.offer_library(text, shader);
+        }
         drop(blob);
 
         let mut this = Container {
             aoti: None,
             library: Some(library.clone()),
-            model: ModelContext::new(source.device.clone()),
+            model,
             running: Mutex::new(()),
             num_inputs: 0,
             num_outputs: 0,
@@ -231,7 +236,7 @@ impl Drop for Container {
 
 /// The address of a symbol that this runtime exports to models.
 fn runtime_symbol(name: &str) -> Option<*const std::ffi::c_void> {
-    crate::shim::symbol(name)
+    crate::shim::address(name)
 }
 
 /// Loads and audits a model library without running it: for tools that look at programs.

@@ -9,6 +9,7 @@ use super::macho::MachO;
 use crate::Result;
 use crate::device::Device;
 use crate::error::Context;
+use crate::library::Library;
 
 /// Shorter strings hold no kernel.
 const SHORTEST: usize = 40;
@@ -34,18 +35,25 @@ pub fn sources(library: &[u8]) -> Result<Vec<&str>> {
 }
 
 /// Compiles all Metal sources of a library, so that the first run need not, and a shader that
-/// does not compile is known now.
+/// does not compile is known now. Gives each source with what it was compiled to.
 ///
 /// # Errors
 /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with the compiler's message; the first
 /// one in the library's order if there are several.
-pub(crate) fn precompile(library: &[u8], device: &dyn Device) -> Result<usize> {
+pub(crate) fn precompile<'a>(
+    library: &'a [u8],
+    device: &dyn Device,
+) -> Result<Vec<(&'a str, Library)>> {
     let sources = sources(library)?;
     let compiled = device.precompile(&sources);
-    for (index, result) in compiled.into_iter().enumerate() {
-        result.context(|| format!("shader {index} of the model"))?;
-    }
-    Ok(sources.len())
+    let libraries = sources.into_iter().zip(compiled).enumerate();
+    libraries
+        .map(|(index, (source, compiled))| {
+            let label = format!("mps_lib_{index}");
+            let compiled = compiled.context(|| format!("shader library \"{label}\""))?;
+            Ok((source, Library::of(&label, compiled)))
+        })
+        .collect()
 }
 
 /// A string constant may directly follow other data: the text is what the bytes end with.

@@ -30,4 +30,4 @@ pub mod scalars;
 pub mod table;
 
 pub use last_error::set_last_error;
-pub use table::symbols;
+pub use table::{address, symbols};

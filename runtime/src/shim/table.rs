@@ -28,3 +28,9 @@ pub fn symbols() -> &'static [&'static str] {
         names
     })
 }
+
+/// The address of the function of this name that this library gives to models, if there is one.
+pub fn address(name: &str) -> Option<*const std::ffi::c_void> {
+    let symbol = FAMILIES.iter().flat_map(|family| family.iter()).find(|s| s.name == name)?;
+    Some((symbol.address)() as *const std::ffi::c_void)
+}
