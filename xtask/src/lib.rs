@@ -1,0 +1,2 @@
+//! The orchestrator.
+pub mod preset;
