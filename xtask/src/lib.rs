@@ -1,2 +1,5 @@
 //! The orchestrator.
 pub mod preset;
+pub mod process;
+pub mod steps;
+pub mod workspace;
