@@ -292,18 +292,28 @@ mod tests {
         .unwrap_err();
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
-        insta::assert_snapshot!(lines.join("\n"), @"");
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        presets/x.toml:10:7: unknown host `linus`; did you mean `linux`?
+        presets/x.toml:12:1: unknown key `profil` in `[build]`; did you mean `profile`?
+        presets/x.toml:14:8: `executorch.from`: expected "sdk" or "source" or "git", found "wheel"
+        presets/x.toml:2:8: the preset calls itself `y` but its file is `x.toml`: make them equal
+        presets/x.toml:3:2: unknown table `toolchian`; did you mean `toolchain`?
+        presets/x.toml:5:1: unknown key `cxxx` in `[toolchain]`; did you mean `cxx`?
+        presets/x.toml:6:15: `toolchain.generator`: expected a string, found 3
+        presets/x.toml:8:12: `build.features`: every item of the list is a string
+        presets/x.toml:9:11: `build.profile`: expected a string, found a float
+        "#);
     }
 
     #[test]
     fn a_syntax_error_has_its_place() {
-        insta::assert_snapshot!(parse("[preset]\nname = \n").unwrap_err(), @"");
+        insta::assert_snapshot!(parse("[preset]\nname = \n").unwrap_err(), @"presets/x.toml:2:8: string values must be quoted, expected literal string");
     }
 
     #[test]
     fn a_file_without_a_name_is_told_what_to_add() {
-        insta::assert_snapshot!(parse("").unwrap_err(), @"");
-        insta::assert_snapshot!(parse("[preset]\n").unwrap_err(), @"");
-        insta::assert_snapshot!(parse("preset = 1\n").unwrap_err(), @"");
+        insta::assert_snapshot!(parse("").unwrap_err(), @r#"presets/x.toml:1:1: `[preset]` with `name = "x"` is missing"#);
+        insta::assert_snapshot!(parse("[preset]\n").unwrap_err(), @r#"presets/x.toml:1:2: `name = "x"` is missing in `[preset]`"#);
+        insta::assert_snapshot!(parse("preset = 1\n").unwrap_err(), @"presets/x.toml:1:10: `preset` is a table, not a integer");
     }
 }

@@ -250,23 +250,32 @@ mod tests {
             ("self", "\"self\"", ""),
             ("lost", "\"bb\"", ""),
         ]);
-        insta::assert_snapshot!(files.resolve("a", &[]).unwrap_err(), @"");
-        insta::assert_snapshot!(files.resolve("self", &[]).unwrap_err(), @"");
-        insta::assert_snapshot!(files.resolve("lost", &[]).unwrap_err(), @"");
-        insta::assert_snapshot!(files.resolve("nothing", &[]).unwrap_err(), @"");
+        insta::assert_snapshot!(files.resolve("a", &[]).unwrap_err(), @"c.toml:3:13: presets inherit each other in a circle: b -> c -> b");
+        insta::assert_snapshot!(files.resolve("self", &[]).unwrap_err(), @"self.toml:3:13: presets inherit each other in a circle: self -> self");
+        insta::assert_snapshot!(files.resolve("lost", &[]).unwrap_err(), @"lost.toml:3:13: there is no preset `bb`; did you mean `b`?");
+        insta::assert_snapshot!(files.resolve("nothing", &[]).unwrap_err(), @"there is no preset `nothing`; known here: a, b, c, lost, self");
     }
 
     #[test]
     fn everything_missing_is_named_at_once() {
         let files = Files::new(&[("a", "", "[build]\nfeatures = []\n")]);
-        insta::assert_snapshot!(files.resolve("a", &[]).unwrap_err(), @"");
+        insta::assert_snapshot!(files.resolve("a", &[]).unwrap_err(), @"
+        the preset `a` is not whole:
+        `executorch.from` is set nowhere: add `from = …` under `[executorch]` to the preset or to one it inherits, or pass `-D executorch.from=…`
+        `backend.metal` is set nowhere: add `metal = …` under `[backend]` to the preset or to one it inherits, or pass `-D backend.metal=…`
+        `toolchain.generator` is set nowhere: add `generator = …` under `[toolchain]` to the preset or to one it inherits, or pass `-D toolchain.generator=…`
+        `build.profile` is set nowhere: add `profile = …` under `[build]` to the preset or to one it inherits, or pass `-D build.profile=…`
+        ");
     }
 
     #[test]
     fn options_without_a_source_build_are_refused() {
         let files = Files::new(&[("a", "", WHOLE)]);
         let text = files.resolve("a", &["executorch.options.EXECUTORCH_X=ON"]).unwrap_err();
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        the preset `a` is not whole:
+        -D executorch.options.EXECUTORCH_X=ON: `executorch.options.EXECUTORCH_X` has no effect with `executorch.from = "sdk"`: the SDK is built already; remove it or build ExecuTorch from source
+        "#);
     }
 
     #[test]

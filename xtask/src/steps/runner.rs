@@ -269,7 +269,14 @@ mod tests {
             .unwrap_err()
             .to_string();
         let place = bench.folder.path().display().to_string();
-        insta::assert_snapshot!(error.replace(&place, "ROOT"), @"");
+        insta::assert_snapshot!(error.replace(&place, "ROOT"), @r#"
+        step "b" failed: `cd ROOT && sh -ec 'echo b >> trace; echo b > b; echo some words; echo last words >&2; exit 7'` failed (exit status 7)
+        --- the end of state/logs/b.log
+          | some words
+          | last words
+        ---
+        What to do: try harder
+        "#);
         assert_eq!(bench.trace(), "ab", "what comes after a failure does not run");
         let log = std::fs::read_to_string(bench.at("state/logs/b.log")).unwrap();
         assert!(log.ends_with("some words\nlast words\n"), "{log}");
