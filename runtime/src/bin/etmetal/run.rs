@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use etmetal::error::Context;
 use etmetal::runner::{
-    Comparison, HostTensor, LoadMode, Module, Program, Runtime, Tolerance, Value, check_inputs,
-    compare, npy,
+    Comparison, HostTensor, LoadMode, Method, Module, Program, Runtime, Tolerance, Value,
+    check_inputs, compare, npy,
 };
 use etmetal::{Error, Result};
 use serde::Serialize;
@@ -160,8 +160,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 /// Does everything: checks what can be checked first, then loads, runs and compares.
 fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     let model = files.model.display().to_string();
-    let (method, inputs, output_count) = prepare(arguments, files).context(|| &model)?;
-    let expected = read_expected(&files.expected, output_count).context(|| &model)?;
+    let (method, inputs, output_count) = prepare(arguments, files)?;
+    let expected = read_expected(&files.expected, output_count)?;
     if let Some(threads) = arguments.threads {
         // SAFETY: this program has no other thread yet.
         unsafe { std::env::set_var(THREADS_VARIABLE, threads.to_string()) };
@@ -203,16 +203,21 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
 /// loaded. Gives the method's name, its inputs, and how many outputs it has.
 fn prepare(arguments: &Arguments, files: &Files) -> Result<(String, Vec<Input>, usize)> {
     let bytes = inputs::map(&files.model)?;
-    let program = Program::parse(&bytes)?;
-    let method = match (&arguments.method, program.methods.as_slice()) {
-        (Some(name), _) => program.method(name)?,
-        (None, [only]) => only,
-        (None, _) => program.method("forward").context(|| "choose one with --method")?,
-    };
+    let model = || files.model.display();
+    let program = Program::parse(&bytes).context(model)?;
+    let method = choose_method(&program, arguments.method.as_deref()).context(model)?;
     let inputs = inputs::read(&files.inputs, &method.inputs, arguments.seed)?;
     let values: Vec<Value> = inputs.iter().map(|input| input.value.clone()).collect();
-    check_inputs(&values, &method.inputs)?;
+    check_inputs(&values, &method.inputs).context(model)?;
     Ok((method.name.to_owned(), inputs, method.outputs.len()))
+}
+
+fn choose_method<'p>(program: &'p Program<'_>, name: Option<&str>) -> Result<&'p Method<'p>> {
+    match (name, program.methods.as_slice()) {
+        (Some(name), _) => program.method(name),
+        (None, [only]) => Ok(only),
+        (None, _) => program.method("forward").context(|| "choose one with --method"),
+    }
 }
 
 fn read_expected(files: &[PathBuf], outputs: usize) -> Result<Vec<HostTensor>> {
