@@ -1,0 +1,25 @@
+//! Real model data for the tests of this module.
+
+use std::path::PathBuf;
+
+/// The repository's `tests/fixtures` directory.
+pub(crate) fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
+}
+
+/// The x86-64 Linux library inside `mlp/model.pte`.
+pub(crate) fn library() -> Vec<u8> {
+    library_of(&std::fs::read(directory().join("mlp/model.pte")).unwrap())
+}
+
+/// The library in a program: from the ELF identification to the end of its section headers,
+/// which stand last in the file.
+fn library_of(program: &[u8]) -> Vec<u8> {
+    let start = program.windows(4).position(|w| w == b"\x7fELF").expect("a model library");
+    let elf = &program[start..];
+    let number = |at: usize, size: usize| {
+        elf[at..at + size].iter().rev().fold(0usize, |n, &b| n << 8 | usize::from(b))
+    };
+    let (sections_at, section_size, section_count) = (number(40, 8), number(58, 2), number(60, 2));
+    elf[..sections_at + section_size * section_count].to_vec()
+}
