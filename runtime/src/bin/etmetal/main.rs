@@ -1,6 +1,7 @@
 //! `etmetal`: runs and inspects ExecuTorch programs that use the Metal delegate.
 
 mod inputs;
+mod inspect;
 mod output;
 mod run;
 
@@ -19,6 +20,8 @@ struct Arguments {
 enum Command {
     /// Run a method of a program, and compare its outputs with what is expected
     Run(run::Arguments),
+    /// Tell what is in a program, without running any of it
+    Inspect(inspect::Arguments),
 }
 
 /// How a command ended that could do its work.
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (result, json) = match arguments.command {
         Command::Run(arguments) => (run::run(&arguments), arguments.json),
+        Command::Inspect(arguments) => (inspect::run(&arguments), arguments.json),
     };
     match result {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
