@@ -8,6 +8,7 @@ use std::ffi::c_void;
 
 mod diagnostics;
 mod lex;
+mod strict;
 
 /// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.
 #[derive(Debug)]
