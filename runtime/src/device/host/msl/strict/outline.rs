@@ -3,7 +3,7 @@
 //! Not a C++ parser. It follows brackets and recognises the shapes that declarations take; what
 //! it cannot place it leaves out, so that the rules that build on it stay silent there.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::super::lex::{Token, matching, matching_angle};
@@ -58,13 +58,15 @@ pub(super) struct Variable {
 #[derive(Debug, Default)]
 pub(super) struct Outline<'a> {
     pub functions: Vec<Function<'a>>,
+    /// Indices of the functions of a name (without namespaces).
+    pub by_name: HashMap<&'a str, Vec<usize>>,
     pub variables: Vec<Variable>,
     /// Names of records.
     pub records: HashSet<&'a str>,
 }
 
 impl<'a> Outline<'a> {
-    /// The declarations among `tokens`.
+    /// The declarations among `tokens`, whose brackets match.
     pub(super) fn of(tokens: &'a [Token<'a>]) -> Self {
         let mut parser = Parser { tokens, outline: Outline::default(), path: Vec::new() };
         parser.scope(0..tokens.len(), Place { member: false, template: false });
@@ -292,6 +294,8 @@ impl<'a> Parser<'a> {
             path.push_str("::");
         }
         path.push_str(self.text(name));
+        let index = self.outline.functions.len();
+        self.outline.by_name.entry(self.text(name)).or_default().push(index);
         self.outline.functions.push(Function {
             path,
             name: self.text(name),
@@ -447,7 +451,8 @@ mod tests {
 
     #[test]
     fn survives_what_is_no_program() {
-        for source in ["", "}", "{", "struct", "template <", "operator", "f(", "namespace", "= ;"] {
+        for source in ["", "struct", "template <", "operator", "f()", "namespace", "= ;", "enum {}"]
+        {
             outline(source, |_| {});
         }
     }
