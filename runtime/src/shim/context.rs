@@ -217,3 +217,11 @@ pub fn lend(tensor: Tensor) -> RawHandle {
 pub fn take(handle: RawHandle) -> Result<Arc<Tensor>> {
     registry::take_tensor(handle)
 }
+
+/// The tensor behind a lent handle, which stays lent.
+///
+/// # Errors
+/// The handle is not live.
+pub fn lent(handle: RawHandle) -> Result<Arc<Tensor>> {
+    registry::tensor(handle)
+}
