@@ -31,11 +31,16 @@ impl Library {
     /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with the compiler's messages.
     pub fn compile(device: &Arc<dyn Device>, label: &str, source: &str) -> Result<Self> {
         let compiled = device.compile(source).context(|| format!("shader library \"{label}\""))?;
-        Ok(Library(Arc::new(Inner {
+        Ok(Library::of(label, compiled))
+    }
+
+    /// The library that a device has compiled; see [`Device::precompile`].
+    pub fn of(label: &str, compiled: Arc<dyn DeviceLibrary>) -> Self {
+        Library(Arc::new(Inner {
             label: label.into(),
             compiled,
             kernels: Mutex::new(HashMap::new()),
-        })))
+        }))
     }
 
     /// What messages call it.

@@ -100,6 +100,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with the compiler's messages.
     fn compile(&self, source: &str) -> Result<Arc<dyn DeviceLibrary>>;
 
+    /// [`Device::compile`] for many sources at once, kernels included where a device compiles
+    /// those late: what loading a model does, so that its first run need not wait. A device
+    /// that can does it in parallel. The result of each source stands at its place.
+    fn precompile(&self, sources: &[&str]) -> Vec<Result<Arc<dyn DeviceLibrary>>> {
+        sources.iter().map(|source| self.compile(source)).collect()
+    }
+
     /// Builds the executable of an op graph (see [`crate::graph`], which caches it).
     ///
     /// # Errors

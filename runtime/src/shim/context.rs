@@ -218,6 +218,14 @@ pub fn take(handle: RawHandle) -> Result<Arc<Tensor>> {
     registry::take_tensor(handle)
 }
 
+/// The tensor behind a lent handle, which stays lent.
+///
+/// # Errors
+/// The handle is not live.
+pub fn lent(handle: RawHandle) -> Result<Arc<Tensor>> {
+    registry::tensor(handle)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,4 +32,4 @@ pub mod table;
 mod testing;
 
 pub use last_error::set_last_error;
-pub use table::symbols;
+pub use table::{address, symbols};

@@ -77,6 +77,11 @@ pub fn symbols() -> &'static [&'static str] {
     })
 }
 
+/// The address of the function of this name that this library gives to models, if there is one.
+pub fn address(name: &str) -> Option<*const std::ffi::c_void> {
+    exports().find(|s| s.name == name).map(|symbol| (symbol.address)() as *const std::ffi::c_void)
+}
+
 /// What is known of a function by name: why it is not there, if it is not.
 pub fn lookup(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name() == name)
