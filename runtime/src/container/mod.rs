@@ -29,7 +29,7 @@ pub mod constants;
 mod dl;
 mod elf;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod image;
 mod library;
 mod macho;
@@ -37,6 +37,8 @@ mod mapping;
 pub mod msl;
 mod patch;
 pub mod payload;
+#[cfg(test)]
+mod tests;
 mod thread_exit;
 
 use aoti::Aoti;
