@@ -35,9 +35,9 @@ pub struct Findings {
 
 /// A library format and architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Target {
-    format: &'static str,
-    architecture: &'static str,
+pub(super) struct Target {
+    pub format: &'static str,
+    pub architecture: &'static str,
 }
 
 impl std::fmt::Display for Target {
@@ -48,7 +48,7 @@ impl std::fmt::Display for Target {
 }
 
 /// The form that this process loads.
-const PROCESS: Target = Target {
+pub(super) const PROCESS: Target = Target {
     format: if cfg!(target_vendor = "apple") { "Mach-O" } else { "ELF" },
     // As each system calls it.
     architecture: if cfg!(all(target_arch = "aarch64", target_vendor = "apple")) {
@@ -61,7 +61,7 @@ const PROCESS: Target = Target {
 };
 
 /// The form of a library, from its first bytes.
-fn target_of(bytes: &[u8]) -> Result<Target> {
+pub(super) fn target_of(bytes: &[u8]) -> Result<Target> {
     let half = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
     let word =
         |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));

@@ -26,6 +26,7 @@ use crate::{Error, Result};
 mod aoti;
 pub mod audit;
 pub mod constants;
+pub mod describe;
 mod dl;
 mod elf;
 #[cfg(test)]

@@ -26,12 +26,17 @@ pub fn sources(library: &[u8]) -> Result<Vec<&str>> {
     } else {
         Elf::parse(library)?.constant_data().collect()
     };
+    Ok(sources_in(data))
+}
+
+/// The Metal sources among the strings of constant data, each once.
+pub(super) fn sources_in(data: Vec<&[u8]>) -> Vec<&str> {
     let strings = data.into_iter().flat_map(|bytes| bytes.split(|&byte| byte == 0));
     let mut sources: Vec<&str> = strings.map(text_at_end).filter(|s| is_source(s)).collect();
     // Segments of a damaged file may overlap; equal sources are compiled once anyway.
     let mut seen = std::collections::HashSet::new();
     sources.retain(|source| seen.insert(*source));
-    Ok(sources)
+    sources
 }
 
 /// Compiles all Metal sources of a library, so that the first run need not, and a shader that
