@@ -36,6 +36,7 @@ mod library;
 mod macho;
 mod mapping;
 pub mod msl;
+#[cfg(target_os = "linux")]
 mod patch;
 pub mod payload;
 #[cfg(test)]
