@@ -23,3 +23,18 @@ fn library_of(program: &[u8]) -> Vec<u8> {
     let (sections_at, section_size, section_count) = (number(40, 8), number(58, 2), number(60, 2));
     elf[..sections_at + section_size * section_count].to_vec()
 }
+
+/// A library that g++ makes of a C++ source, as it makes models: with thread-local objects and
+/// unique symbols.
+pub(crate) fn compile(source: &str) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let (input, output) = (directory.path().join("model.cpp"), directory.path().join("model.so"));
+    std::fs::write(&input, source).unwrap();
+    let status = std::process::Command::new("g++")
+        .args(["-std=c++17", "-shared", "-fPIC", "-O1", "-o"])
+        .args([&output, &input])
+        .status()
+        .expect("g++ is needed to test with libraries such as models are");
+    assert!(status.success(), "g++ failed");
+    std::fs::read(output).unwrap()
+}

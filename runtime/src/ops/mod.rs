@@ -10,6 +10,8 @@ mod fill;
 mod matmul;
 mod mm;
 mod overlap;
+#[cfg(test)]
+mod testing;
 
 pub use addmm::addmm;
 pub use bmm::bmm;

@@ -30,6 +30,17 @@ impl<T> Clone for Out<T> {
 }
 impl<T> Copy for Out<T> {}
 
+#[cfg(test)]
+impl<T> Out<T> {
+    /// A place for a result, as a caller has it.
+    pub(super) fn of(result: &mut std::mem::MaybeUninit<T>) -> Self {
+        Out(result.as_mut_ptr())
+    }
+
+    /// Null.
+    pub(super) const NULL: Self = Out(std::ptr::null_mut());
+}
+
 impl<T> Out<T> {
     /// Stores `value`.
     ///
@@ -66,6 +77,17 @@ impl<T> Clone for In<T> {
 }
 impl<T> Copy for In<T> {}
 
+#[cfg(test)]
+impl<T> In<T> {
+    /// An array, as a caller has it.
+    pub(super) fn of(array: &[T]) -> Self {
+        In(array.as_ptr())
+    }
+
+    /// Null.
+    pub(super) const NULL: Self = In(std::ptr::null());
+}
+
 impl<T> In<T> {
     /// Its `len` elements; `what` names it in messages.
     ///
@@ -98,6 +120,17 @@ impl<T> In<T> {
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
+
+#[cfg(test)]
+impl Text {
+    /// A text, as a caller has it.
+    pub(super) fn of(text: &CStr) -> Self {
+        Text(text.as_ptr())
+    }
+
+    /// Null.
+    pub(super) const NULL: Self = Text(std::ptr::null());
+}
 
 impl Text {
     /// The text; `what` names it in messages.

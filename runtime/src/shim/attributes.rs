@@ -126,3 +126,91 @@ fn along(values: &[i64], d: i64) -> Result<i64> {
         err!(InvalidArgument, "dimension {d} is out of range for a tensor of {dim} dimensions")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::abi::{In, Out};
+    use crate::shim::constants::{DEVICE_CPU, DEVICE_MPS};
+    use crate::shim::create::{aoti_torch__reinterpret_tensor, aoti_torch_delete_tensor_object};
+    use crate::shim::testing::{call, empty, get, model};
+    use crate::tensor::DType;
+
+    #[test]
+    fn a_view_knows_its_place() {
+        let (_model, _guard) = model();
+        let base = empty(&[4, 6], &[6, 1], DType::F16.code(), DEVICE_MPS);
+        let view =
+            get!(aoti_torch__reinterpret_tensor, base, 2, In::of(&[3, 2]), In::of(&[6, 2]), 7)
+                .unwrap();
+        assert_eq!(get!(aoti_torch_get_dim, view).unwrap(), 2);
+        assert_eq!(get!(aoti_torch_get_numel, view).unwrap(), 6);
+        assert_eq!(get!(aoti_torch_get_storage_offset, view).unwrap(), 7);
+        assert_eq!(get!(aoti_torch_get_storage_size, view).unwrap(), 48);
+        assert_eq!(get!(aoti_torch_get_storage_numel, view).unwrap(), 24);
+        assert_eq!(get!(aoti_torch_get_dtype, view).unwrap(), 5);
+        assert_eq!(get!(aoti_torch_get_device_type, view).unwrap(), DEVICE_MPS);
+        assert_eq!(get!(aoti_torch_get_device_index, view).unwrap(), 0);
+        assert_eq!(get!(aoti_torch_get_layout, view).unwrap(), LAYOUT_STRIDED);
+        assert_eq!(get!(aoti_torch_get_size, view, 1).unwrap(), 2);
+        assert_eq!(get!(aoti_torch_get_size, view, -2).unwrap(), 3);
+        assert_eq!(get!(aoti_torch_get_stride, view, -1).unwrap(), 2);
+        assert!(!get!(aoti_torch_is_contiguous, view).unwrap());
+        assert!(get!(aoti_torch_is_contiguous, base).unwrap());
+        let sizes = get!(aoti_torch_get_sizes, view).unwrap();
+        let strides = get!(aoti_torch_get_strides, view).unwrap();
+        // SAFETY: the handle lives, and it has two dimensions.
+        let (sizes, strides) = unsafe {
+            (std::slice::from_raw_parts(sizes, 2), std::slice::from_raw_parts(strides, 2))
+        };
+        assert_eq!((sizes, strides), (&[3, 2][..], &[6, 2][..]));
+        let start = get!(aoti_torch_get_data_ptr, base).unwrap();
+        let inner = get!(aoti_torch_get_data_ptr, view).unwrap();
+        assert_eq!(inner as usize - start as usize, 14);
+        assert_eq!(get!(torch_get_mutable_data_ptr, view).unwrap(), inner);
+        assert_eq!(get!(torch_get_const_data_ptr, view).unwrap(), inner.cast_const());
+        for handle in [view, base] {
+            call!(aoti_torch_delete_tensor_object, handle).unwrap();
+        }
+    }
+
+    #[test]
+    fn tensors_without_elements_or_dimensions_are_ordinary() {
+        let (model, _guard) = model();
+        let scalar = empty(&[], &[], DType::F32.code(), DEVICE_CPU);
+        assert_eq!(get!(aoti_torch_get_numel, scalar).unwrap(), 1);
+        assert_eq!(get!(aoti_torch_get_device_type, scalar).unwrap(), DEVICE_CPU);
+        assert!(!get!(aoti_torch_get_sizes, scalar).unwrap().is_null());
+        let nothing = empty(&[3, 0], &[1, 1], DType::I64.code(), DEVICE_MPS);
+        assert_eq!(get!(aoti_torch_get_numel, nothing).unwrap(), 0);
+        assert!(!get!(aoti_torch_get_data_ptr, nothing).unwrap().is_null());
+        assert!(get!(aoti_torch_is_contiguous, nothing).unwrap());
+        assert!(get!(torch_has_storage, nothing).unwrap());
+        assert_eq!(model.release(), 2);
+    }
+
+    #[test]
+    fn misuse_is_an_error_with_the_functions_name() {
+        let (model, guard) = model();
+        let tensor = empty(&[2], &[1], DType::F32.code(), DEVICE_MPS);
+        let text = get!(aoti_torch_get_size, tensor, 1).unwrap_err();
+        assert!(
+            text.starts_with("aoti_torch_get_size: ") && text.contains("dimension 1"),
+            "{text}"
+        );
+        assert!(get!(aoti_torch_get_stride, tensor, -2).is_err());
+        let text = call!(aoti_torch_get_dim, tensor, Out::NULL).unwrap_err();
+        assert!(text.contains("ret_dim") && text.contains("null"), "{text}");
+        let text = get!(aoti_torch_get_dim, RawHandle::NULL).unwrap_err();
+        assert!(text.contains("null"), "{text}");
+        call!(aoti_torch_delete_tensor_object, tensor).unwrap();
+        let text = get!(aoti_torch_get_dim, tensor).unwrap_err();
+        assert!(text.contains("deleted before"), "{text}");
+        assert!(call!(aoti_torch_delete_tensor_object, tensor).is_err());
+        call!(aoti_torch_delete_tensor_object, RawHandle::NULL).unwrap();
+        let first = guard.take_error().unwrap().to_string();
+        assert!(first.contains("dimension 1"), "the first error is kept: {first}");
+        assert!(guard.take_error().is_none());
+        assert_eq!(model.release(), 0);
+    }
+}

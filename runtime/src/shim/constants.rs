@@ -122,3 +122,32 @@ codes! {
     aoti_torch_memory_format_channels_last = 2,
     aoti_torch_memory_format_channels_last_3d = 3,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_pytorchs() {
+        assert_eq!(aoti_torch_device_type_cpu(), 0);
+        assert_eq!(aoti_torch_device_type_mps(), 13);
+        assert_eq!(aoti_torch_dtype_float32(), 6);
+        assert_eq!(aoti_torch_dtype_bfloat16(), 15);
+        assert_eq!(aoti_torch_dtype_bool(), 11);
+        assert_eq!(aoti_torch_dtype_uint16(), 27);
+        assert_eq!(aoti_torch_layout_strided(), 0);
+        assert_eq!(aoti_torch_memory_format_channels_last(), 2);
+        assert_eq!(aoti_torch_abi_version() >> 48, 0x020f);
+    }
+
+    #[test]
+    fn element_sizes_are_known_for_all_dtypes() {
+        for dtype in DType::ALL {
+            assert_eq!(aoti_torch_dtype_element_size(dtype.code()), dtype.size());
+        }
+        assert_eq!(aoti_torch_dtype_element_size(aoti_torch_dtype_float64()), 8);
+        assert_eq!(aoti_torch_dtype_element_size(aoti_torch_dtype_complex128()), 16);
+        assert_eq!(aoti_torch_dtype_element_size(aoti_torch_dtype_float8_e4m3fn()), 1);
+        assert_eq!(aoti_torch_dtype_element_size(99), 0);
+    }
+}

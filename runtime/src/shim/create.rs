@@ -259,3 +259,180 @@ fn check_device_index(index: i32) -> Result<()> {
     }
     Err(err!(InvalidArgument, "device index {index}: there is one device, index 0"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::attributes::*;
+    use crate::shim::constants::{DEVICE_CPU, DEVICE_MPS};
+    use crate::shim::mps::memory::{aoti_torch_mps_free, aoti_torch_mps_malloc};
+    use crate::shim::testing::{call, empty, get, model, read, write};
+
+    const F32: i32 = 6;
+
+    /// Memory of a model, by the C ABI.
+    fn malloc(bytes: usize) -> *mut c_void {
+        let mut address = std::mem::MaybeUninit::uninit();
+        call!(aoti_torch_mps_malloc, Out::of(&mut address), bytes).unwrap();
+        // SAFETY: set by the call.
+        unsafe { address.assume_init() }
+    }
+
+    fn from_blob(data: *mut c_void, sizes: &[i64], strides: &[i64], at: i64) -> Result<RawHandle> {
+        get!(
+            aoti_torch_create_tensor_from_blob,
+            data,
+            sizes.len() as i64,
+            In::of(sizes),
+            In::of(strides),
+            at,
+            F32,
+            DEVICE_MPS,
+            0
+        )
+        .map_err(|text| err!(InvalidArgument, "{text}"))
+    }
+
+    #[test]
+    fn handles_share_a_tensor_and_die_alone() {
+        let (model, _guard) = model();
+        let a = empty(&[3], &[1], F32, DEVICE_MPS);
+        let b = get!(aoti_torch_new_tensor_handle, a).unwrap();
+        let c = get!(aoti_torch_assign_tensors_out, a).unwrap();
+        write(a, &[1f32, 2.0, 3.0]);
+        call!(aoti_torch_delete_tensor_object, a).unwrap();
+        assert_eq!(read::<f32>(b, 3), [1.0, 2.0, 3.0]);
+        assert_eq!(read::<f32>(c, 3), [1.0, 2.0, 3.0]);
+        assert_eq!(model.release(), 2);
+        assert!(get!(aoti_torch_get_dim, b).is_err());
+    }
+
+    #[test]
+    fn an_uninitialised_tensor_is_undefined_until_it_is_assigned() {
+        let (model, _guard) = model();
+        let a = get!(aoti_torch_new_uninitialized_tensor).unwrap();
+        assert!(!get!(aoti_torch_is_defined, a).unwrap());
+        assert!(get!(aoti_torch_get_dim, a).unwrap_err().contains("undefined"));
+        let b = empty(&[2], &[1], F32, DEVICE_MPS);
+        call!(aoti_torch_assign_tensors, b, a).unwrap();
+        assert!(get!(aoti_torch_is_defined, a).unwrap());
+        assert_eq!(get!(aoti_torch_get_data_ptr, a), get!(aoti_torch_get_data_ptr, b));
+        assert_eq!(model.release(), 2);
+    }
+
+    #[test]
+    fn a_blob_of_the_caller_is_borrowed_where_it_lies() {
+        let (model, _guard) = model();
+        let mut numbers = [0f32, 1.0, 2.0, 3.0, 4.0, 5.0];
+        let data = numbers.as_mut_ptr().cast();
+        let t = from_blob(data, &[2, 2], &[2, 1], 1).unwrap();
+        assert_eq!(get!(aoti_torch_get_data_ptr, t).unwrap() as usize, data as usize + 4);
+        assert_eq!(get!(aoti_torch_get_storage_offset, t).unwrap(), 1);
+        assert_eq!(get!(aoti_torch_get_storage_size, t).unwrap(), 20);
+        write(t, &[9f32]);
+        assert_eq!(model.release(), 1);
+        assert_eq!(numbers[1], 9.0);
+        assert!(from_blob(std::ptr::null_mut(), &[2], &[1], 0).is_err());
+        from_blob(std::ptr::null_mut(), &[2, 0], &[1, 1], 16).unwrap();
+        assert_eq!(model.release(), 1);
+    }
+
+    #[test]
+    fn a_blob_inside_an_allocation_shares_and_keeps_it() {
+        let (model, _guard) = model();
+        let base = malloc(256);
+        let a = from_blob(base, &[4], &[1], 2).unwrap();
+        let inside = base.cast::<u8>().wrapping_add(8).cast();
+        let b = from_blob(inside, &[4], &[1], 0).unwrap();
+        write(a, &[1f32, 2.0, 3.0, 4.0]);
+        // Teardown of a model frees the memory before the tensors over it.
+        call!(aoti_torch_mps_free, base).unwrap();
+        assert_eq!(read::<f32>(b, 4), [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(model.release(), 2);
+        let base = malloc(256);
+        let text = from_blob(base, &[64], &[1], 1).unwrap_err().to_string();
+        assert!(text.contains("256 bytes"), "{text}");
+        assert_eq!(model.release(), 1);
+    }
+
+    #[test]
+    fn views_stay_inside_their_storage() {
+        let (model, _guard) = model();
+        let base = empty(&[8], &[1], F32, DEVICE_MPS);
+        write(base, &[0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        let reinterpret = |handle, size: i64, at: i64| {
+            get!(aoti_torch__reinterpret_tensor, handle, 1, In::of(&[size]), In::of(&[1]), at)
+        };
+        let tail = reinterpret(base, 4, 4).unwrap();
+        assert_eq!(read::<f32>(tail, 4), [4.0, 5.0, 6.0, 7.0]);
+        let back = reinterpret(tail, 2, -3).unwrap();
+        assert_eq!(read::<f32>(back, 2), [1.0, 2.0]);
+        assert!(reinterpret(tail, 4, 1).unwrap_err().contains("32"));
+        assert!(reinterpret(tail, 1, -5).unwrap_err().contains("leaves the storage"));
+        assert!(reinterpret(tail, 1, i64::MAX).is_err());
+
+        let strided = get!(aoti_torch_as_strided, tail, In::of(&[2]), In::of(&[2])).unwrap();
+        assert_eq!(get!(aoti_torch_get_stride, strided, 0).unwrap(), 2);
+        assert!(get!(aoti_torch_as_strided, tail, In::of(&[3]), In::of(&[2])).is_err());
+
+        let pool = |at, dtype| {
+            let (sizes, strides) = (In::of(&[2]), In::of(&[1]));
+            get!(aoti_torch__alloc_from_pool, base, at, dtype, 1, sizes, strides)
+        };
+        let halves = pool(8, DType::F16.code()).unwrap();
+        assert_eq!(get!(aoti_torch_get_storage_offset, halves).unwrap(), 4);
+        assert!(pool(28, DType::F32.code()).is_err());
+        assert!(pool(2, DType::F32.code()).unwrap_err().contains("multiple"));
+        assert!(pool(-4, DType::F32.code()).unwrap_err().contains("negative"));
+        let (sizes, strides) = (In::of(&[1]), In::of(&[1]));
+        let from_tail = get!(aoti_torch__alloc_from_pool, tail, 0, F32, 1, sizes, strides);
+        assert!(from_tail.unwrap_err().contains("begin"));
+        assert_eq!(model.release(), 5);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        let (model, _guard) = model();
+        let make = |ndim, sizes, strides, dtype, device, index| {
+            get!(aoti_torch_empty_strided, ndim, sizes, strides, dtype, device, index).unwrap_err()
+        };
+        let one = || In::of(&[1i64]);
+        assert!(make(1, one(), one(), 7, DEVICE_MPS, 0).contains("float64"));
+        assert!(make(1, one(), one(), F32, 1, 0).contains("device type 1"));
+        assert!(make(1, one(), one(), F32, DEVICE_CPU, 1).contains("device index 1"));
+        assert!(make(1, In::NULL, one(), F32, DEVICE_MPS, 0).contains("null"));
+        assert!(make(-1, one(), one(), F32, DEVICE_MPS, 0).contains("length"));
+        assert!(make(1, In::of(&[-1]), one(), F32, DEVICE_MPS, 0).contains("negative"));
+        assert!(make(1, In::of(&[i64::MAX]), one(), F32, DEVICE_MPS, 0).contains("too large"));
+        assert!(make(1, In::of(&[1 << 45]), one(), F32, DEVICE_MPS, 0).contains("bytes"));
+        let (sizes, strides) = (one(), one());
+        let mut number = 0f32;
+        let data = std::ptr::from_mut(&mut number).cast();
+        let mut result = std::mem::MaybeUninit::uninit();
+        let text = call!(
+            aoti_torch_create_tensor_from_blob_v2,
+            data,
+            1,
+            sizes,
+            strides,
+            0,
+            F32,
+            DEVICE_CPU,
+            0,
+            Out::of(&mut result),
+            1,
+            In::NULL,
+            0
+        )
+        .unwrap_err();
+        assert!(text.contains("layout 1"), "{text}");
+        assert_eq!(model.release(), 0);
+    }
+
+    #[test]
+    fn without_a_model_nothing_is_made() {
+        let (sizes, strides) = (In::of(&[1]), In::of(&[1]));
+        let text = get!(aoti_torch_empty_strided, 1, sizes, strides, F32, DEVICE_MPS, 0);
+        assert!(text.unwrap_err().contains("no model is current"));
+    }
+}

@@ -97,3 +97,54 @@ fn describe(tensor: &Tensor, message: &str) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::constants::DEVICE_MPS;
+    use crate::shim::testing::{call, empty, get, last_error, model, write};
+    use crate::tensor::DType;
+
+    #[test]
+    fn infinities_and_nans_are_found_where_they_are() {
+        let (model, _guard) = model();
+        let tensor = empty(&[2, 2], &[1, 2], DType::F32.code(), DEVICE_MPS);
+        let check = || call!(aoti_torch_check_inf_and_nan, Text::of(c"buf7"), tensor);
+        write(tensor, &[1f32, 2.0, 3.0, 4.0]);
+        check().unwrap();
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            write(tensor, &[1f32, 2.0, bad, 4.0]);
+            let text = check().unwrap_err();
+            assert!(text.contains("buf7") && text.contains("element 1"), "{text}");
+        }
+        let whole = empty(&[2], &[1], DType::I32.code(), DEVICE_MPS);
+        call!(aoti_torch_check_inf_and_nan, Text::NULL, whole).unwrap();
+        assert_eq!(model.release(), 2);
+    }
+
+    #[test]
+    fn a_description_shows_values_in_their_order() {
+        let (model, _guard) = model();
+        let handle = empty(&[2, 2], &[1, 2], DType::F32.code(), DEVICE_MPS);
+        write(handle, &[1f32, 2.0, 3.5, 4.0]);
+        let text = describe(&tensor(handle).unwrap(), "after add");
+        assert!(text.contains("after add") && text.ends_with("1 3.5 2 4"), "{text}");
+        aoti_torch_print_tensor_handle(handle, Text::of(c"note"));
+        aoti_torch_warn(Text::of(c"f"), Text::of(c"g.cpp"), 3, Text::of(c"careful"));
+        assert_eq!(model.release(), 1);
+    }
+
+    #[test]
+    fn the_last_error_stays_until_the_next() {
+        assert!(get!(crate::shim::attributes::aoti_torch_get_dim, RawHandle::NULL).is_err());
+        let text = last_error();
+        assert!(text.contains("null"), "{text}");
+        // SAFETY: a text of this library.
+        let what = unsafe { std::ffi::CStr::from_ptr(torch_exception_get_what()) };
+        assert_eq!(what.to_str().unwrap(), text);
+        assert_eq!(torch_exception_get_what(), torch_exception_get_what_without_backtrace());
+        std::thread::spawn(|| assert_eq!(last_error(), "", "errors belong to their thread"))
+            .join()
+            .unwrap();
+    }
+}

@@ -18,3 +18,17 @@ c_functions! {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_has_its_own_flag() {
+        assert!(aoti_torch_grad_mode_is_enabled());
+        aoti_torch_grad_mode_set_enabled(false);
+        assert!(!aoti_torch_grad_mode_is_enabled());
+        std::thread::spawn(|| assert!(aoti_torch_grad_mode_is_enabled())).join().unwrap();
+        aoti_torch_grad_mode_set_enabled(true);
+    }
+}

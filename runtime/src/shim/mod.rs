@@ -28,6 +28,8 @@ pub mod mps;
 pub mod registry;
 pub mod scalars;
 pub mod table;
+#[cfg(test)]
+mod testing;
 
 pub use last_error::set_last_error;
 pub use table::{address, symbols};

@@ -178,3 +178,74 @@ fn scalar_tensor(dtype: DType, bytes: &[u8]) -> Result<Tensor> {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), tensor.as_ptr(), bytes.len()) };
     Ok(tensor.placed(Placement::Cpu))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::constants::DEVICE_MPS;
+    use crate::shim::copies::aoti_torch_copy_;
+    use crate::shim::testing::{call, empty, get, model, read, write};
+
+    #[test]
+    fn an_item_is_what_the_encoded_work_makes_it() {
+        let (model, _guard) = model();
+        let target = empty(&[1, 1], &[1, 1], DType::F32.code(), DEVICE_MPS);
+        let source = get!(aoti_torch_scalar_to_tensor_int32, 7).unwrap();
+        call!(aoti_torch_copy_, target, source, 1).unwrap();
+        assert_eq!(get!(aoti_torch_item_float32, target).unwrap(), 7.0);
+        assert_eq!(get!(aoti_torch_item_int8, target).unwrap(), 7);
+        assert!(get!(aoti_torch_item_bool, target).unwrap());
+        assert_eq!(model.release(), 2);
+    }
+
+    #[test]
+    fn every_dtype_comes_back() {
+        let (model, _guard) = model();
+        macro_rules! round_trip {
+            ($($make:ident $item:ident $value:expr;)*) => {$(
+                let tensor = get!($make, $value).unwrap();
+                assert_eq!(get!($item, tensor).unwrap(), $value, stringify!($item));
+            )*};
+        }
+        round_trip! {
+            aoti_torch_scalar_to_tensor_uint8 aoti_torch_item_uint8 200u8;
+            aoti_torch_scalar_to_tensor_int8 aoti_torch_item_int8 -7i8;
+            aoti_torch_scalar_to_tensor_int16 aoti_torch_item_int16 -30000i16;
+            aoti_torch_scalar_to_tensor_uint16 aoti_torch_item_uint16 60000u16;
+            aoti_torch_scalar_to_tensor_int32 aoti_torch_item_int32 i32::MIN;
+            aoti_torch_scalar_to_tensor_uint32 aoti_torch_item_uint32 u32::MAX;
+            aoti_torch_scalar_to_tensor_int64 aoti_torch_item_int64 i64::MIN;
+            aoti_torch_scalar_to_tensor_uint64 aoti_torch_item_uint64 u64::MAX;
+            aoti_torch_scalar_to_tensor_float32 aoti_torch_item_float32 1.25f32;
+            aoti_torch_scalar_to_tensor_float64 aoti_torch_item_float64 1.25f64;
+            aoti_torch_scalar_to_tensor_bool aoti_torch_item_bool true;
+        }
+        for (dtype, bits) in [(DType::F16, 0x3e00u16), (DType::Bf16, 0x3fc0)] {
+            let half = empty(&[1], &[1], dtype.code(), DEVICE_MPS);
+            write(half, &[bits]);
+            assert_eq!(get!(aoti_torch_item_float64, half).unwrap(), 1.5);
+            assert_eq!(get!(aoti_torch_item_float16, half).unwrap(), f16::from_f32(1.5));
+            assert_eq!(get!(aoti_torch_item_bfloat16, half).unwrap(), bf16::from_f32(1.5));
+            let complex = get!(aoti_torch_item_complex64, half).unwrap();
+            assert_eq!(complex, Complex64 { re: 1.5, im: 0.0 });
+        }
+        assert_eq!(model.release(), 13);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let (model, _guard) = model();
+        let big = get!(aoti_torch_scalar_to_tensor_float32, 300.0).unwrap();
+        assert!(get!(aoti_torch_item_uint8, big).unwrap_err().contains("300"));
+        let negative = get!(aoti_torch_scalar_to_tensor_int64, -1).unwrap();
+        assert!(get!(aoti_torch_item_uint64, negative).is_err());
+        let nan = get!(aoti_torch_scalar_to_tensor_float32, f32::NAN).unwrap();
+        assert!(get!(aoti_torch_item_int64, nan).is_err());
+        let pair = empty(&[2], &[1], DType::F32.code(), DEVICE_MPS);
+        assert!(get!(aoti_torch_item_float32, pair).unwrap_err().contains("2 elements"));
+        let scalar = get!(aoti_torch_scalar_to_tensor_float32, 2.5).unwrap();
+        assert_eq!(read::<f32>(scalar, 1), [2.5]);
+        assert_eq!(get!(aoti_torch_item_int32, scalar).unwrap(), 2);
+        assert_eq!(model.release(), 5);
+    }
+}

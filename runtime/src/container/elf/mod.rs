@@ -166,6 +166,7 @@ impl<'a> Elf<'a> {
     }
 
     /// Whether it defines a global symbol of this name.
+    #[cfg(test)]
     pub(crate) fn defines(&self, name: &str) -> bool {
         self.symbols.iter().skip(1).any(|s| {
             !is_undefined(s)
@@ -311,4 +312,95 @@ fn program_headers<'a>(
     let rest = usize::try_from(header.e_phoff.get(LE)).ok().and_then(|at| bytes.get(at..));
     let rest = rest.ok_or_else(|| damaged("its program headers lie beyond its end"))?;
     table(rest, usize::from(header.e_phnum.get(LE)), "program headers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::fixture;
+    use proptest::prelude::*;
+
+    /// What loading does before it trusts the loader.
+    fn examine(bytes: &[u8]) -> Result<()> {
+        let library = Elf::parse(bytes)?;
+        library.validate()?;
+        library.needed()?;
+        library.search_paths()?;
+        crate::container::patch::patch(&library, &Default::default()).map(drop)
+    }
+
+    #[test]
+    fn a_real_model_is_valid() {
+        let bytes = fixture::library();
+        examine(&bytes).unwrap();
+        let library = Elf::parse(&bytes).unwrap();
+        assert!(library.needed().unwrap().contains(&"libc.so.6"));
+        let imports = library.imports().unwrap();
+        let import = imports.iter().find(|i| i.name == "pthread_mutex_lock").unwrap();
+        assert_eq!(import.version, Some(("GLIBC_2.2.5", "libc.so.6")));
+        assert!(imports.iter().any(|i| i.name == "__gmon_start__" && i.weak));
+        assert!(library.defines("AOTInductorModelContainerCreateWithDevice"));
+        assert!(!library.defines("aoti_torch_mps_malloc"));
+    }
+
+    #[test]
+    fn libraries_of_the_system_are_valid() {
+        // Made by other linkers and options: packed relocations, other hash tables.
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut paths: Vec<&str> = maps
+            .lines()
+            .filter_map(|l| l.split_whitespace().nth(5))
+            .filter(|p| p.contains(".so"))
+            .collect();
+        paths.dedup();
+        assert!(!paths.is_empty());
+        for path in paths {
+            let bytes = std::fs::read(path).unwrap();
+            // The C library is a program too.
+            if let Err(error) = examine(&bytes) {
+                assert!(error.to_string().contains("it is a program"), "{path}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn cut_libraries_are_refused_at_every_place() {
+        let bytes = fixture::library();
+        // All that is loaded ends before the section headers.
+        let loaded = Elf::parse(&bytes).unwrap();
+        let end = loaded.loads().map(|h| h.p_offset.get(LE) + h.p_filesz.get(LE)).max().unwrap();
+        for len in (0..end as usize).step_by(97) {
+            assert!(examine(&bytes[..len]).is_err(), "cut at {len}");
+        }
+    }
+
+    /// Where a change does harm: headers, dynamic section, symbols, hash table, versions,
+    /// relocations, all of which lie at the two ends of the loaded parts.
+    fn interesting(len: usize) -> impl Strategy<Value = usize> {
+        let at = 0x566e8.min(len - 1);
+        prop_oneof![0..1024usize, 0..0x4700usize, 0x11000..0x16438usize, at..len]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn changed_bytes_never_crash_it(
+            changes in proptest::collection::vec((interesting(360_000), any::<u8>()), 1..6),
+        ) {
+            let mut bytes = fixture::library();
+            for (at, value) in changes {
+                bytes[at] = value;
+            }
+            let _ = examine(&bytes);
+        }
+
+        #[test]
+        fn random_bytes_behind_a_good_header_never_crash_it(
+            tail in proptest::collection::vec(any::<u8>(), 0..4096),
+        ) {
+            let mut bytes = fixture::library()[..64].to_vec();
+            bytes.extend(tail);
+            prop_assert!(examine(&bytes).is_err());
+        }
+    }
 }

@@ -5,62 +5,50 @@
 use std::sync::Arc;
 
 use super::Inner;
-use super::graph::Lowered;
+use super::recording::Recording;
 use crate::Result;
 use crate::device::{BufferRef, CommandBuffer, Dispatch, Executable, Operand, Submission};
-use crate::error::err;
 
 /// Records commands for the host device.
 #[derive(Debug)]
 pub struct HostCommandBuffer {
     device: Arc<Inner>,
-    commands: Vec<Command>,
-}
-
-/// One recorded command. It holds what it uses.
-#[derive(Debug)]
-enum Command {
-    Copy { src: Place, dst: Place, len: usize },
-    Fill { dst: Place, len: usize, value: u8 },
-    Run { executable: Arc<dyn Executable>, operands: Vec<Operand> },
-}
-
-/// A place in a buffer; the bytes behind it were checked when it was made.
-#[derive(Debug)]
-struct Place {
-    buffer: BufferRef,
-    offset: usize,
-}
-
-impl Place {
-    /// The place at `offset`, where `len` bytes must lie inside the buffer.
-    fn new((buffer, offset): (&BufferRef, usize), len: usize, what: &str) -> Result<Place> {
-        if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
-            return Err(err!(
-                InvalidArgument,
-                "{what}: {len} bytes at offset {offset} leave a buffer of {} bytes",
-                buffer.len()
-            ));
-        }
-        Ok(Place { buffer: buffer.clone(), offset })
-    }
-
-    fn address(&self) -> *mut u8 {
-        // SAFETY: `new` checked that the offset lies inside the buffer or at its end.
-        unsafe { self.buffer.contents().add(self.offset) }
-    }
+    /// There until the command buffer is dropped.
+    recording: Option<Box<Recording>>,
 }
 
 impl HostCommandBuffer {
     /// An empty command buffer.
     pub(super) fn new(device: Arc<Inner>) -> HostCommandBuffer {
-        HostCommandBuffer { device, commands: Vec::new() }
+        let recording = device.recordings.lock().pop().unwrap_or_default();
+        HostCommandBuffer { device, recording: Some(recording) }
+    }
+
+    fn recording(&mut self) -> &mut Recording {
+        self.recording.as_mut().expect("there until drop")
     }
 }
 
+impl Drop for HostCommandBuffer {
+    fn drop(&mut self) {
+        // What the commands used is let go first: it may be the last reference.
+        if let Some(mut recording) = self.recording.take()
+            && recording.clear()
+        {
+            let mut recordings = self.device.recordings.lock();
+            if recordings.len() < MOST_RECORDINGS {
+                recordings.push(recording);
+            }
+        }
+    }
+}
+
+/// Recordings kept for reuse: one for each stream that is in use at the same time.
+const MOST_RECORDINGS: usize = 16;
+
 impl CommandBuffer for HostCommandBuffer {
     fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()> {
-        Err(err!(Unsupported, "kernel {:?}: not yet", dispatch.pipeline.name()))
+        self.recording().dispatch(dispatch)
     }
 
     fn copy(
@@ -69,62 +57,25 @@ impl CommandBuffer for HostCommandBuffer {
         dst: (&BufferRef, usize),
         len: usize,
     ) -> Result<()> {
-        let src = Place::new(src, len, "the source of a copy")?;
-        let dst = Place::new(dst, len, "the destination of a copy")?;
-        let apart = src.address().addr().abs_diff(dst.address().addr());
-        if apart < len {
-            return Err(err!(
-                InvalidArgument,
-                "cannot copy {len} bytes to a place {apart} bytes away: the ranges overlap"
-            ));
-        }
-        if len != 0 {
-            self.commands.push(Command::Copy { src, dst, len });
-        }
-        Ok(())
+        self.recording().copy(src, dst, len)
     }
 
     fn fill(&mut self, dst: (&BufferRef, usize), len: usize, value: u8) -> Result<()> {
-        let dst = Place::new(dst, len, "the destination of a fill")?;
-        if len != 0 {
-            self.commands.push(Command::Fill { dst, len, value });
-        }
-        Ok(())
+        self.recording().fill(dst, len, value)
     }
 
     fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()> {
-        Lowered::of(executable)?.check(operands)?;
-        let executable = executable.clone();
-        self.commands.push(Command::Run { executable, operands: operands.to_vec() });
-        Ok(())
+        self.recording().executable(executable, operands)
     }
 
     fn command_count(&self) -> usize {
-        self.commands.len()
+        self.recording.as_ref().map_or(0, |recording| recording.len())
     }
 
-    fn commit(self: Box<Self>) -> Result<Box<dyn Submission>> {
-        let outcome = self.commands.iter().try_for_each(|command| command.run(&self.device));
+    fn commit(mut self: Box<Self>) -> Result<Box<dyn Submission>> {
+        let device = self.device.clone();
+        let outcome = self.recording().run(&device.threads, &device.arenas);
         Ok(Box::new(HostSubmission { outcome }))
-    }
-}
-
-impl Command {
-    fn run(&self, device: &Inner) -> Result<()> {
-        match self {
-            Command::Copy { src, dst, len } => {
-                // SAFETY: both ranges lie inside live buffers and do not overlap.
-                unsafe { std::ptr::copy_nonoverlapping(src.address(), dst.address(), *len) };
-            }
-            Command::Fill { dst, len, value } => {
-                // SAFETY: the range lies inside a live buffer.
-                unsafe { dst.address().write_bytes(*value, *len) };
-            }
-            Command::Run { executable, operands } => {
-                Lowered::of(executable)?.run(operands, &device.threads)?;
-            }
-        }
-        Ok(())
     }
 }
 

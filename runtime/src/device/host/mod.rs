@@ -2,13 +2,17 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`command`] | command buffers: recorded, run at commit |
+//! | [`command`], [`recording`] | command buffers: recorded, run at commit |
+//! | [`launch`], [`cost`] | one kernel call: its checks, how it is spread over threads |
 //! | [`graph`] | op graphs lowered to CPU code |
+//! | [`pipeline`] | one native kernel and what it declares |
 //! | [`msl`] | MSL to native code |
-//! | [`threads`] | the thread pool |
+//! | [`threads`], [`arenas`] | the thread pool, stacks for synchronising kernels |
 //! | [`buffer`], [`pool`], [`memory`] | buffers, their reuse, where they come from |
 
 use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::Result;
 use crate::device::{
@@ -18,13 +22,20 @@ use crate::device::{
 use crate::error::err;
 use crate::graph::GraphKey;
 
+pub mod arenas;
 pub mod buffer;
 pub mod command;
+pub mod cost;
 pub mod graph;
+pub mod launch;
 pub mod memory;
 pub mod msl;
 pub mod options;
+pub mod pipeline;
 pub mod pool;
+pub mod recording;
+#[cfg(test)]
+mod testing;
 pub mod threads;
 
 pub use options::Options;
@@ -40,7 +51,20 @@ pub struct HostDevice {
 struct Inner {
     pool: Arc<pool::Pool>,
     threads: threads::Threads,
+    arenas: arenas::Arenas,
+    /// Empty recordings, for the next command buffers.
+    recordings: Mutex<Vec<Box<recording::Recording>>>,
 }
+
+/// What Apple GPUs can do; the length of a buffer is the machine's.
+const LIMITS: Limits = Limits {
+    max_threads_per_threadgroup: 1024,
+    max_threadgroup_memory: 32 << 10,
+    simd_width: 32,
+    max_buffer_arguments: 31,
+    max_inline_bytes: 4096,
+    max_buffer_length: usize::MAX,
+};
 
 impl HostDevice {
     /// A device of its own, with its own pool and threads.
@@ -49,6 +73,8 @@ impl HostDevice {
             inner: Arc::new(Inner {
                 pool: Arc::new(pool::Pool::new(options.pool_bytes)),
                 threads: threads::Threads::new(options.threads),
+                arenas: arenas::Arenas::default(),
+                recordings: Mutex::default(),
             }),
         }
     }
@@ -92,14 +118,7 @@ impl Device for HostDevice {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            max_threads_per_threadgroup: 1024,
-            max_threadgroup_memory: 32 << 10,
-            simd_width: 32,
-            max_buffer_arguments: 31,
-            max_inline_bytes: 4096,
-            max_buffer_length: self.inner.pool.largest(),
-        }
+        Limits { max_buffer_length: self.inner.pool.largest(), ..LIMITS }
     }
 
     fn allocate(&self, len: usize) -> Result<BufferRef> {
@@ -129,6 +148,7 @@ impl Device for HostDevice {
 
     fn trim_pool(&self) {
         self.inner.pool.trim();
+        self.inner.arenas.trim();
     }
 }
 

@@ -90,13 +90,14 @@ impl Threads {
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> crate::Error {
+/// The error that a caught panic becomes.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> crate::Error {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("a panic without a message");
-    err!(Internal, "work on the thread pool panicked: {text}")
+    err!(Internal, "a panic on the host device: {text}")
 }
 
 /// The workers of a pool.
