@@ -30,7 +30,7 @@ pub mod describe;
 mod dl;
 mod elf;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod image;
 mod library;
 mod macho;
@@ -38,6 +38,8 @@ mod mapping;
 pub mod msl;
 mod patch;
 pub mod payload;
+#[cfg(test)]
+mod tests;
 mod thread_exit;
 
 use aoti::Aoti;

@@ -6,6 +6,9 @@
 
 use std::ffi::c_void;
 
+mod diagnostics;
+mod lex;
+
 /// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.
 #[derive(Debug)]
 #[repr(C)]
