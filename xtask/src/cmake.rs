@@ -146,7 +146,7 @@ impl CmakeBuild<'_> {
             key: self.compile_key(),
             inputs: vec![
                 Input::Step(self.key("configure")),
-                Input::Step(self.rust.library_key()),
+                Input::Step(self.rust.key()),
                 Input::Path(self.source().join("cpp")),
                 Input::Path(self.source().join("include")),
             ],

@@ -62,46 +62,13 @@ impl RustBuild<'_> {
         self.folder().join("etmetal")
     }
 
-    /// The key of the step that makes the library.
-    pub fn library_key(&self) -> String {
-        format!("rust-library-{}", self.preset.build.cargo_folder())
+    /// The key of [`RustBuild::step`]: presets that share a profile share what cargo makes.
+    pub fn key(&self) -> String {
+        format!("rust-{}", self.preset.build.cargo_folder())
     }
 
-    /// The key of the step that makes the program.
-    pub fn program_key(&self) -> String {
-        format!("rust-program-{}", self.preset.build.cargo_folder())
-    }
-
-    /// Makes the library.
-    pub fn library_step(&self) -> Step {
-        let invocation = self.cargo_build(&["--lib"], &[]);
-        self.step("Rust library", self.library_key(), invocation, self.library())
-    }
-
-    /// Makes the program.
-    pub fn program_step(&self) -> Step {
-        let invocation = self.cargo_build(&["--bin", "etmetal"], &[PROGRAM_FEATURE]);
-        self.step("Rust program", self.program_key(), invocation, self.program())
-    }
-
-    fn cargo_build(&self, what: &[&str], features: &[&str]) -> Invocation {
-        let profile = &self.preset.build.profile.value;
-        let chosen = self.preset.build.features.iter().map(String::as_str);
-        let features: Vec<_> = features.iter().copied().chain(chosen).collect();
-        let mut invocation = cargo(&self.workspace.root).without_env("CARGO_BUILD_TARGET");
-        invocation = match profile.as_str() {
-            "release" => invocation.args(["build", "--release"]),
-            profile => invocation.args(["build", "--profile", profile]),
-        };
-        invocation = invocation.args(["-p", "etmetal"]).args(what.iter().copied());
-        if features.is_empty() {
-            invocation
-        } else {
-            invocation.arg("--features").arg(features.join(","))
-        }
-    }
-
-    fn step(&self, name: &'static str, key: String, run: Invocation, output: PathBuf) -> Step {
+    /// Makes both in one go, so that the crate is compiled once.
+    pub fn step(&self) -> Step {
         let sources =
             ["runtime", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"];
         let mut inputs: Vec<_> =
@@ -109,13 +76,27 @@ impl RustBuild<'_> {
         inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
         inputs.extend(variables(&VARIABLES));
         Step {
-            name,
-            key,
+            name: "Rust library and program",
+            key: self.key(),
             inputs,
-            actions: vec![Action::Run(run)],
-            outputs: vec![output],
+            actions: vec![Action::Run(self.cargo_build())],
+            outputs: vec![self.library(), self.program()],
             hint: "see the compiler's messages in the log, or run the command above by hand"
                 .to_owned(),
         }
+    }
+
+    fn cargo_build(&self) -> Invocation {
+        let profile = &self.preset.build.profile.value;
+        let chosen = self.preset.build.features.iter().map(String::as_str);
+        let features: Vec<_> = [PROGRAM_FEATURE].into_iter().chain(chosen).collect();
+        let mut invocation = cargo(&self.workspace.root).without_env("CARGO_BUILD_TARGET");
+        invocation = match profile.as_str() {
+            "release" => invocation.args(["build", "--release"]),
+            profile => invocation.args(["build", "--profile", profile]),
+        };
+        invocation
+            .args(["-p", "etmetal", "--lib", "--bin", "etmetal", "--features"])
+            .arg(features.join(","))
     }
 }

@@ -15,7 +15,7 @@ use crate::steps::{BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
 use crate::toolchain::{Installer, cxx};
-use crate::venv::{Lock, Python, Venv, python};
+use crate::venv::{Lock, Venv, python};
 use crate::workspace::Workspace;
 
 /// What to build, for every command that builds.
@@ -182,8 +182,7 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
     cmake.check()?;
     let stage = Stage::new(cmake.stage());
     steps.extend([
-        rust.library_step(),
-        rust.program_step(),
+        rust.step(),
         cmake.configure_step(),
         cmake.compile_step(),
         stage.step(&cmake, &msl),
@@ -198,6 +197,7 @@ mod tests {
     use super::*;
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
+    use crate::venv::Python;
 
     /// A workspace with the real presets and lock files and an empty `CMakeLists.txt`.
     fn facts(folder: &Path, preset: &str, defines: &[&str], clang: bool) -> Facts {
