@@ -1,6 +1,6 @@
-// The C API of runner.h over executorch::extension::Module.
+// The C API of etmetal_runner.h over executorch::extension::Module.
 
-#include "runner.h"
+#include "etmetal_runner.h"
 
 #include <cstring>
 #include <deque>
@@ -32,6 +32,11 @@ using executorch::runtime::Program;
 using executorch::runtime::Result;
 using executorch::runtime::Tag;
 using executorch::runtime::TensorInfo;
+
+// runtime/src/runner/ffi.rs declares the same structs.
+static_assert(sizeof(void*) != 8 || sizeof(EtmetalValue) == 64);
+static_assert(sizeof(void*) != 8 || sizeof(EtmetalValueInfo) == 48);
+static_assert(sizeof(void*) != 8 || sizeof(EtmetalMethodInfo) == 48);
 
 thread_local std::string last_error;
 

@@ -1,4 +1,4 @@
-//! The C API of libetmetal (`cpp/runner.h`), looked up in the loaded library.
+//! The C API of libetmetal (`cpp/etmetal_runner.h`), looked up in the loaded library.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
@@ -95,7 +95,7 @@ macro_rules! api {
         impl Api {
             fn bind(library: Library, path: &Path) -> Result<Self> {
                 $(
-                    // SAFETY: the signature is that of `cpp/runner.h` or
+                    // SAFETY: the signature is that of `cpp/etmetal_runner.h` or
                     // `cpp/etmetal_delegate.h`, which the library was compiled from.
                     let $name = *unsafe {
                         library.get::<unsafe extern "C" fn($($arg),*) $(-> $ret)?>(

@@ -26,5 +26,5 @@ pub use host_tensor::{Element, HostTensor};
 pub use module::{
     LIBRARY_VARIABLE, LoadMode, MethodInfo, Module, Runtime, Value, check_inputs, library_name,
 };
-pub use program::Program;
+pub use program::{Method, Program};
 pub use signature::{Dynamism, TensorInfo, ValueInfo};

@@ -146,7 +146,8 @@ fn matmul(host: &Arc<HostDevice>, threads: usize) -> Result<Row> {
     const N: i64 = 1024;
     let device: Arc<dyn Device> = host.clone();
     let stream = Stream::new(device.clone())?;
-    let [a, b, c] = [filled(&device, &[N, N])?, filled(&device, &[N, N])?, filled(&device, &[N, N])?];
+    let [a, b, c] =
+        [filled(&device, &[N, N])?, filled(&device, &[N, N])?, filled(&device, &[N, N])?];
     let ours = best(15, || {
         ops::mm(&stream, &c, &a, &b)?;
         Ok(stream.commit_and_wait()?)
@@ -228,7 +229,10 @@ fn compile_once(_model: &std::path::Path) -> Result<f64> {
     let compiler = PathBuf::from(words.next().context("no compiler in the stage")?);
     let dir = tempfile::tempdir()?;
     let source = dir.path().join("one.cpp");
-    std::fs::write(&source, "extern \"C\" void f(float* a) { for (int i = 0; i < 9; i++) a[i] += 1; }")?;
+    std::fs::write(
+        &source,
+        "extern \"C\" void f(float* a) { for (int i = 0; i < 9; i++) a[i] += 1; }",
+    )?;
     let rest: Vec<&str> = words.collect();
     let time = best(3, || {
         let status = Command::new(&compiler)
