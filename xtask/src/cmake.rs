@@ -91,7 +91,7 @@ impl CmakeBuild<'_> {
             Input::Path(self.rust.workspace.root.join("Cargo.toml")),
             Input::Value("the C++ compiler".into(), identity(self.cxx)),
         ];
-        inputs.extend(variables(&VARIABLES));
+        inputs.extend(variables(self.rust.environment, &VARIABLES));
         Step {
             name: "C++ configuration",
             key: self.key("configure"),

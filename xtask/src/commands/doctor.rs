@@ -145,7 +145,7 @@ fn rust_checks(workspace: &Workspace, environment: &Environment) -> Vec<Check> {
         let check = Check::new(name, needed_by, required);
         let asked = cargo(&workspace.root).args(arguments.iter().copied());
         match asked.read().ok().and_then(|text| Version::in_text(&text)) {
-            Some(version) => check.found(version, None),
+            Some(version) => check.found(version, environment.which(asked.program())),
             None => check.missing(format!("`{asked}` does not answer"), fix),
         }
     };
@@ -259,6 +259,8 @@ fn json(checks: &[Check]) -> Result<String> {
 
 fn table(checks: &[Check]) -> String {
     let width = checks.iter().map(|c| c.name.len()).max().unwrap_or(0);
+    let version = |check: &Check| check.version.clone().unwrap_or_default();
+    let version_width = checks.iter().map(|c| version(c).len()).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
         let mark = match (check.status, check.required) {
@@ -267,9 +269,9 @@ fn table(checks: &[Check]) -> String {
             (Status::Missing, true) => "MISSING ",
             (Status::Missing, false) => "missing ",
         };
-        let version = check.version.as_deref().unwrap_or_default();
+        let version = version(check);
         let path = check.path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
-        let line = format!("{mark}  {:width$}  {version:16}  {path}", check.name);
+        let line = format!("{mark}  {:width$}  {version:version_width$}  {path}", check.name);
         text += line.trim_end();
         text += "\n";
         if let (Some(problem), Some(fix)) = (&check.problem, &check.fix) {
@@ -365,7 +367,7 @@ mod tests {
         let report: serde_json::Value = serde_json::from_str(&json(&checks).unwrap()).unwrap();
         assert_eq!(report["ok"], true, "git is missing but not required");
         insta::assert_snapshot!(table(&checks[5..6]).replace(&fake.folder().display().to_string(), "BIN"), @"
-        ok        C++ compiler  12.2.0            BIN/g++
+        ok        C++ compiler  12.2.0  BIN/g++
         everything that a build needs is here
         ");
     }

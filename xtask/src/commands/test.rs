@@ -95,6 +95,7 @@ impl Test {
             .args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"])
             .env("ETMETAL_STAGE", built.stage.root())
             .env("ETMETAL_PYTHON", &built.python)
+            .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
         match &self.filter {
             Some(filter) => tests.arg(filter),
