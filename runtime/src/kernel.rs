@@ -280,3 +280,127 @@ impl Arguments {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::testing::adders;
+    use crate::ops::testing::contiguous;
+    use crate::tensor::DType;
+
+    fn kernel() -> Kernel {
+        adders("mps_lib_5").kernel("add_plain").unwrap()
+    }
+
+    fn threads(grid: Grid) -> (Extent, Extent) {
+        match grid {
+            Grid::Threads { threads, group } => (threads, group),
+            Grid::Threadgroups { .. } => panic!("{grid:?}"),
+        }
+    }
+
+    #[test]
+    fn grids_without_a_group_are_pytorchs() {
+        let kernel = kernel();
+        assert_eq!(threads(kernel.grid_1d(7, None).unwrap()), ([7, 1, 1], [7, 1, 1]));
+        assert_eq!(threads(kernel.grid_1d(5000, None).unwrap()), ([5000, 1, 1], [1024, 1, 1]));
+        let grid = kernel.grid(&[7, 3], None).unwrap();
+        assert_eq!(threads(grid), ([7, 3, 1], [1024, 1, 1]), "no smaller for a small grid");
+        let grid = kernel.grid(&[7, 3, 2], None).unwrap();
+        assert_eq!(threads(grid), ([7, 3, 2], [1024, 1, 1]));
+    }
+
+    #[test]
+    fn grids_with_a_group_are_as_given() {
+        let kernel = kernel();
+        assert_eq!(threads(kernel.grid_1d(7, Some(64)).unwrap()), ([7, 1, 1], [64, 1, 1]));
+        let grid = kernel.grid(&[70, 30, 2], Some(&[32, 32, 1])).unwrap();
+        assert_eq!(threads(grid), ([70, 30, 2], [32, 32, 1]));
+        let grid = kernel.grid_of_groups(&[3, 4], &[8, 8]).unwrap();
+        assert_eq!(grid, Grid::Threadgroups { groups: [3, 4, 1], group: [8, 8, 1] });
+        assert_eq!(threads(kernel.grid_1d(0, None).unwrap()).0, [0; 3]);
+        assert_eq!(threads(kernel.grid(&[4, 0], Some(&[2, 2])).unwrap()).0, [0; 3]);
+    }
+
+    #[test]
+    fn grids_that_cannot_be_are_refused_by_name() {
+        let kernel = kernel();
+        let refused = |grid: Result<Grid>, part: &str| {
+            let text = grid.unwrap_err().to_string();
+            assert!(text.contains("add_plain") && text.contains("mps_lib_5"), "{text}");
+            assert!(text.contains(part), "{text}");
+        };
+        refused(kernel.grid_1d(7, Some(1025)), "between 1 and 1024");
+        refused(kernel.grid_1d(7, Some(0)), "between 1 and 1024");
+        refused(kernel.grid(&[7, 7], Some(&[64, 32])), "between 1 and 1024");
+        refused(kernel.grid(&[7, 7], Some(&[u64::MAX, 2])), "between 1 and 1024");
+        refused(kernel.grid(&[], None), "1 to 3 dimensions");
+        refused(kernel.grid(&[1; 4], None), "1 to 3 dimensions");
+        refused(kernel.grid(&[7, 7], Some(&[8])), "differ");
+        refused(kernel.grid_1d(1 << 32, None), "32 bits");
+    }
+
+    #[test]
+    fn values_have_msls_sizes() {
+        let mut arguments = Arguments::new();
+        arguments.i64(0, -2).unwrap();
+        arguments.u32(1, 7).unwrap();
+        arguments.f32(2, 1.5).unwrap();
+        arguments.bool(3, true).unwrap();
+        arguments.uint3(4, [1, 2, 3]).unwrap();
+        let sizes: Vec<_> = arguments
+            .buffers()
+            .iter()
+            .map(|argument| match argument {
+                Some(Argument::Bytes(bytes)) => bytes.len(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(sizes, [8, 4, 4, 1, 16]);
+        arguments.threadgroup(2, 64).unwrap();
+        assert_eq!(arguments.threadgroup_memory(), [0, 0, 64]);
+        arguments.clear();
+        assert!(arguments.buffers().is_empty() && arguments.threadgroup_memory().is_empty());
+    }
+
+    #[test]
+    fn views_are_bound_as_views() {
+        let base = contiguous(DType::F32, &[8], &[0.0; 8]);
+        let layout = crate::tensor::Layout::new(&[2], &[3]).unwrap();
+        let view = base.view(12, DType::F32, layout).unwrap();
+        let mut arguments = Arguments::new();
+        arguments.tensor(1, &view).unwrap();
+        assert!(arguments.buffers()[0].is_none(), "what was not set is not bound");
+        match &arguments.buffers()[1] {
+            Some(Argument::Buffer { buffer, offset: 12 }) => {
+                assert!(Arc::ptr_eq(buffer, base.storage().buffer()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn cpu_scalars_travel_by_value_and_cpu_tensors_are_refused() {
+        let scalar = contiguous(DType::I16, &[], &[5.0]).placed(Placement::Cpu);
+        let mut arguments = Arguments::new();
+        arguments.tensor(0, &scalar).unwrap();
+        match &arguments.buffers()[0] {
+            Some(Argument::Bytes(bytes)) => assert_eq!(bytes.as_slice(), 5i16.to_ne_bytes()),
+            other => panic!("{other:?}"),
+        }
+        let vector = contiguous(DType::I16, &[1], &[5.0]).placed(Placement::Cpu);
+        let text = arguments.tensor(0, &vector).unwrap_err().to_string();
+        assert!(text.contains("CPU tensor") && text.contains("[1]"), "{text}");
+    }
+
+    #[test]
+    fn indices_and_lengths_have_bounds() {
+        let mut arguments = Arguments::new();
+        assert!(arguments.i64(31, 0).unwrap_err().to_string().contains("30"));
+        assert!(arguments.i64(usize::MAX, 0).is_err());
+        assert!(arguments.threadgroup(8, 4).is_err());
+        assert!(arguments.bytes(0, &[]).is_err());
+        assert!(arguments.bytes(0, &[0; 4097]).unwrap_err().to_string().contains("4096"));
+        arguments.bytes(30, &[0; 4096]).unwrap();
+    }
+}

@@ -72,3 +72,66 @@ impl Library {
         Ok(self.0.kernels.lock().entry(name.to_string()).or_insert(kernel).clone())
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A library of kernels written in Rust, for tests of what stands above the compiler.
+
+    use super::*;
+    use crate::device::Pipeline;
+    use crate::device::host::testing::both;
+    use crate::error::err;
+
+    /// The kernels `add_plain` and `add_groups` of the host's tests: `out[i] += x`.
+    #[derive(Debug)]
+    struct Adders {
+        pipelines: [Arc<dyn Pipeline>; 2],
+    }
+
+    impl DeviceLibrary for Adders {
+        fn function_names(&self) -> Vec<String> {
+            self.pipelines.iter().map(|p| p.name().to_owned()).collect()
+        }
+        fn pipeline(&self, name: &str) -> Result<Arc<dyn Pipeline>> {
+            self.pipelines.iter().find(|p| p.name() == name).cloned().ok_or_else(|| {
+                err!(NotFound, "no kernel {name:?}; there are {:?}", self.function_names())
+            })
+        }
+    }
+
+    /// A library of the kernels `add_plain` and `add_groups`.
+    pub fn adders(label: &str) -> Library {
+        Library(Arc::new(Inner {
+            label: label.into(),
+            compiled: Arc::new(Adders { pipelines: both() }),
+            kernels: Mutex::default(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::adders;
+
+    #[test]
+    fn a_kernel_is_built_once_and_shared_by_threads() {
+        let library = adders("mps_lib_0");
+        let first = library.kernel("add_plain").unwrap();
+        let others: Vec<_> = std::thread::scope(|scope| {
+            let ask = || library.kernel("add_plain").unwrap();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(others.iter().all(|kernel| kernel.is(&first)));
+        assert!(!library.kernel("add_groups").unwrap().is(&first));
+        assert_eq!(library.function_names(), ["add_plain", "add_groups"]);
+    }
+
+    #[test]
+    fn an_unknown_kernel_is_named_with_its_library() {
+        let text = adders("mps_lib_3").kernel("softmax").unwrap_err().to_string();
+        for part in ["mps_lib_3", "softmax", "add_plain"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -410,3 +410,274 @@ fn parse_flush_interval(text: &str) -> Result<usize> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::host::HostDevice;
+    use crate::library::testing::adders;
+    use crate::ops::testing::{contiguous, values};
+    use crate::tensor::{DType, Tensor};
+
+    fn stream(flush_interval: usize) -> Stream {
+        let device: Arc<dyn Device> = HostDevice::shared();
+        Stream::with_flush_interval(device, flush_interval)
+    }
+
+    fn numbers(values: &[f64]) -> Tensor {
+        contiguous(DType::U32, &[values.len() as i64], values)
+    }
+
+    /// Encodes `out[i] += x` as a model does.
+    fn add(stream: &Stream, kernel: &Kernel, out: &Tensor, x: u32) -> Result<()> {
+        stream.start_encoding(kernel);
+        stream.encode_arguments(kernel, |a| a.tensor(0, out))?;
+        stream.encode_arguments(kernel, |a| a.u32(1, x))?;
+        stream.dispatch_encoded(kernel, kernel.grid_1d(out.numel() as u64, None)?)
+    }
+
+    #[test]
+    fn nothing_runs_before_it_is_committed() {
+        let (stream, kernel) = (stream(100), adders("l").kernel("add_plain").unwrap());
+        let out = numbers(&[1.0, 2.0]);
+        add(&stream, &kernel, &out, 10).unwrap();
+        assert_eq!((stream.pending(), stream.is_idle()), (1, false));
+        assert_eq!(values(&out), [1.0, 2.0]);
+        stream.commit_and_wait().unwrap();
+        assert_eq!(values(&out), [11.0, 12.0]);
+        assert!(stream.is_idle());
+        let stats = stream.stats();
+        assert_eq!((stats.dispatches, stats.commits, stats.waits), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_full_command_buffer_commits_itself() {
+        let (stream, kernel) = (stream(3), adders("l").kernel("add_plain").unwrap());
+        let out = numbers(&[0.0]);
+        for _ in 0..7 {
+            add(&stream, &kernel, &out, 1).unwrap();
+        }
+        assert_eq!((stream.stats().commits, stream.pending()), (2, 1));
+        stream.commit().unwrap();
+        stream.commit().unwrap();
+        assert_eq!(stream.stats().commits, 3, "an empty command buffer is not committed");
+        stream.commit_and_wait().unwrap();
+        assert_eq!(values(&out), [7.0]);
+        stream.commit_and_continue().unwrap();
+        assert!(stream.is_idle());
+    }
+
+    #[test]
+    fn arguments_stay_set_for_the_next_dispatch_of_a_call() {
+        let (stream, kernel) = (stream(100), adders("l").kernel("add_plain").unwrap());
+        let (a, b) = (numbers(&[0.0, 0.0]), numbers(&[0.0, 0.0]));
+        add(&stream, &kernel, &a, 5).unwrap();
+        stream.encode_arguments(&kernel, |args| args.tensor(0, &b)).unwrap();
+        stream.dispatch_encoded(&kernel, kernel.grid_1d(1, None).unwrap()).unwrap();
+        stream.commit_and_wait().unwrap();
+        assert_eq!((values(&a), values(&b)), (vec![5.0, 5.0], vec![5.0, 0.0]));
+    }
+
+    #[test]
+    fn a_new_call_begins_without_arguments() {
+        let (stream, library) = (stream(100), adders("l"));
+        let (plain, groups) =
+            (library.kernel("add_plain").unwrap(), library.kernel("add_groups").unwrap());
+        let out = numbers(&[0.0]);
+        add(&stream, &plain, &out, 5).unwrap();
+        stream.start_encoding(&groups);
+        let grid = groups.grid_1d(1, None).unwrap();
+        let text = stream.dispatch_encoded(&groups, grid).unwrap_err().to_string();
+        assert!(text.contains("add_groups"), "{text}");
+        assert_eq!(stream.pending(), 1, "what was refused is not encoded");
+    }
+
+    #[test]
+    fn encoding_out_of_order_is_refused_by_name() {
+        let (stream, library) = (stream(100), adders("lib"));
+        let (plain, groups) =
+            (library.kernel("add_plain").unwrap(), library.kernel("add_groups").unwrap());
+        let text = stream.encode_arguments(&plain, |a| a.u32(0, 1)).unwrap_err().to_string();
+        assert!(text.contains("add_plain") && text.contains("start encoding"), "{text}");
+        stream.start_encoding(&plain);
+        let text = stream.encode_arguments(&groups, |a| a.u32(0, 1)).unwrap_err().to_string();
+        assert!(text.contains("add_plain") && text.contains("add_groups"), "{text}");
+        stream.end_encoding();
+        assert!(stream.dispatch_encoded(&plain, plain.grid_1d(1, None).unwrap()).is_err());
+    }
+
+    #[test]
+    fn an_empty_grid_encodes_nothing() {
+        let (stream, kernel) = (stream(100), adders("l").kernel("add_plain").unwrap());
+        add(&stream, &kernel, &numbers(&[]), 1).unwrap();
+        assert_eq!(stream.pending(), 0);
+    }
+
+    #[test]
+    fn work_keeps_the_buffers_that_it_uses() {
+        let (stream, kernel) = (stream(100), adders("l").kernel("add_plain").unwrap());
+        let out = numbers(&[1.0; 4]);
+        let buffer = Arc::downgrade(out.storage().buffer());
+        add(&stream, &kernel, &out, 1).unwrap();
+        stream.end_encoding();
+        drop(out);
+        assert!(buffer.upgrade().is_some(), "the recorded command holds it");
+        stream.commit_and_wait().unwrap();
+        assert!(buffer.upgrade().is_none(), "and nothing holds it after that");
+    }
+
+    #[test]
+    fn copies_and_fills_are_checked_and_counted() {
+        let stream = stream(100);
+        let (a, b) = (numbers(&[1.0, 2.0]), numbers(&[3.0, 4.0]));
+        let (from, to) = (a.storage().buffer(), b.storage().buffer());
+        stream.copy((from, 4), (to, 0), 4).unwrap();
+        stream.fill((to, 4), 1, 0xff).unwrap();
+        assert!(stream.copy((from, 0), (to, 1 << 20), 4).is_err());
+        stream.copy((from, 0), (to, 0), 0).unwrap();
+        stream.commit_and_wait().unwrap();
+        assert_eq!(values(&b), [2.0, 255.0]);
+        assert_eq!((stream.stats().copies, stream.stats().fills), (1, 1));
+    }
+
+    #[test]
+    fn what_was_discarded_does_not_run() {
+        let (stream, kernel) = (stream(100), adders("l").kernel("add_plain").unwrap());
+        let out = numbers(&[1.0]);
+        add(&stream, &kernel, &out, 1).unwrap();
+        stream.discard();
+        stream.commit_and_wait().unwrap();
+        assert_eq!(values(&out), [1.0]);
+    }
+
+    #[test]
+    fn the_current_stream_is_the_innermost_of_the_thread() {
+        assert!(Stream::try_current().is_none());
+        assert!(Stream::current().unwrap_err().to_string().contains("no stream is current"));
+        let (outer, inner) = (stream(1), stream(2));
+        let first = outer.enter();
+        let second = inner.enter();
+        let is = |s: &Stream| Rc::ptr_eq(&Stream::current().unwrap().0, &s.0);
+        assert!(is(&inner));
+        std::thread::spawn(|| assert!(Stream::try_current().is_none())).join().unwrap();
+        drop(first);
+        assert!(is(&inner), "guards may be dropped in any order");
+        drop(second);
+        assert!(Stream::try_current().is_none());
+    }
+
+    #[test]
+    fn the_flush_interval_is_a_positive_number() {
+        assert_eq!(parse_flush_interval(" 12 ").unwrap(), 12);
+        for bad in ["", "0", "-1", "many"] {
+            let text = parse_flush_interval(bad).unwrap_err().to_string();
+            assert!(text.contains(FLUSH_INTERVAL_VARIABLE), "{text}");
+        }
+    }
+
+    mod failing_device {
+        //! A device whose second command buffer fails, as a GPU may.
+
+        use super::*;
+        use crate::device::{DeviceKind, DeviceLibrary, Keep, Limits, PoolStats};
+        use crate::graph::GraphKey;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        #[derive(Debug)]
+        struct Failing {
+            host: Arc<HostDevice>,
+            commits: Arc<AtomicUsize>,
+        }
+
+        #[derive(Debug)]
+        struct Commands(usize, Arc<AtomicUsize>);
+
+        #[derive(Debug)]
+        struct Work(Result<()>);
+
+        impl Device for Failing {
+            fn kind(&self) -> DeviceKind {
+                DeviceKind::Host
+            }
+            fn name(&self) -> String {
+                "failing".to_owned()
+            }
+            fn limits(&self) -> Limits {
+                self.host.limits()
+            }
+            fn allocate(&self, len: usize) -> Result<BufferRef> {
+                self.host.allocate(len)
+            }
+            unsafe fn wrap(&self, _: *mut u8, _: usize, _: Option<Keep>) -> Result<BufferRef> {
+                unimplemented!()
+            }
+            fn compile(&self, _: &str) -> Result<Arc<dyn DeviceLibrary>> {
+                unimplemented!()
+            }
+            fn lower(&self, _: &GraphKey) -> Result<Arc<dyn Executable>> {
+                unimplemented!()
+            }
+            fn command_buffer(&self) -> Result<Box<dyn CommandBuffer>> {
+                Ok(Box::new(Commands(0, self.commits.clone())))
+            }
+            fn pool_stats(&self) -> PoolStats {
+                self.host.pool_stats()
+            }
+            fn trim_pool(&self) {}
+        }
+
+        impl CommandBuffer for Commands {
+            fn dispatch(&mut self, _: &Dispatch<'_>) -> Result<()> {
+                unimplemented!()
+            }
+            fn copy(
+                &mut self,
+                _: (&BufferRef, usize),
+                _: (&BufferRef, usize),
+                _: usize,
+            ) -> Result<()> {
+                unimplemented!()
+            }
+            fn fill(&mut self, _: (&BufferRef, usize), _: usize, _: u8) -> Result<()> {
+                self.0 += 1;
+                Ok(())
+            }
+            fn run(&mut self, _: &Arc<dyn Executable>, _: &[Operand]) -> Result<()> {
+                unimplemented!()
+            }
+            fn command_count(&self) -> usize {
+                self.0
+            }
+            fn commit(self: Box<Self>) -> Result<Box<dyn Submission>> {
+                let number = self.1.fetch_add(1, Ordering::Relaxed) + 1;
+                let failed = Err(err!(Execution, "command buffer {number} failed"));
+                Ok(Box::new(Work(if number == 1 { Ok(()) } else { failed })))
+            }
+        }
+
+        impl Submission for Work {
+            fn wait(&mut self) -> Result<()> {
+                self.0.clone()
+            }
+            fn is_done(&self) -> bool {
+                true
+            }
+        }
+
+        #[test]
+        fn the_first_failure_comes_back_from_the_next_wait() {
+            let host = HostDevice::shared();
+            let device: Arc<dyn Device> = Arc::new(Failing { host, commits: Arc::default() });
+            let stream = Stream::with_flush_interval(device.clone(), 1);
+            let buffer = device.allocate(16).unwrap();
+            for _ in 0..4 {
+                stream.fill((&buffer, 0), 16, 0).unwrap();
+            }
+            let text = stream.commit_and_wait().unwrap_err().to_string();
+            assert_eq!(text, "command buffer 2 failed");
+            stream.commit_and_wait().unwrap();
+            stream.fill((&buffer, 0), 16, 0).unwrap();
+            assert!(stream.commit_and_wait().is_err(), "later failures are not lost");
+        }
+    }
+}

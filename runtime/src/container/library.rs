@@ -120,9 +120,7 @@ fn prepare(bytes: &[u8], findings: &audit::Findings, runtime: RuntimeSymbols) ->
     let span = Elf::parse(&bytes)?.span();
     let flags = match binding {
         Binding::Ordinary => 0,
-        // Looks into the library's own list, where this runtime comes first, before the global
-        // one, where somebody else has the runtime's names.
-        Binding::Contested => libc::RTLD_DEEPBIND,
+        Binding::Contested => OWN_LIBRARIES_FIRST,
     };
     Ok(Prepared { bytes, flags, span })
 }
@@ -135,6 +133,13 @@ fn prepare(
 ) -> Result<Prepared> {
     Ok(Prepared { bytes: bytes.to_vec(), flags: 0, span: bytes.len() as u64 })
 }
+
+/// Looks for symbols in a library's own list, where this runtime comes first, before the global
+/// one, where somebody else has the runtime's names. Only glibc can.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const OWN_LIBRARIES_FIRST: c_int = libc::RTLD_DEEPBIND;
+#[cfg(all(target_os = "linux", not(target_env = "gnu")))]
+const OWN_LIBRARIES_FIRST: c_int = 0;
 
 /// Path of the shared library that this code is in; nothing if it is part of an executable.
 #[cfg(target_os = "linux")]

@@ -30,14 +30,17 @@ pub mod describe;
 mod dl;
 mod elf;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod image;
 mod library;
 mod macho;
 mod mapping;
 pub mod msl;
+#[cfg(target_os = "linux")]
 mod patch;
 pub mod payload;
+#[cfg(test)]
+mod tests;
 mod thread_exit;
 
 use aoti::Aoti;

@@ -119,3 +119,78 @@ fn parse_capacity(text: &str) -> Result<usize, Error> {
         err!(InvalidArgument, "{CAPACITY_VARIABLE}={text:?} is no positive number of executables")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::host::HostDevice;
+    use crate::graph::GraphOp;
+    use crate::ops::testing::contiguous;
+    use crate::tensor::DType;
+
+    fn key(n: i64) -> GraphKey {
+        let t = |sizes: &[i64]| contiguous(DType::F32, sizes, &[]);
+        GraphKey::new(GraphOp::Mm, &[&t(&[1, n]), &t(&[1, 2]), &t(&[2, n])])
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let (device, cache) = (HostDevice::shared(), GraphCache::with_capacity(2));
+        let get = |n| cache.get(&*device, &key(n)).unwrap();
+        let one = get(1);
+        get(2);
+        assert!(Arc::ptr_eq(&one, &get(1)), "the same executable comes back");
+        get(3);
+        assert!(Arc::ptr_eq(&one, &get(1)), "2 was used longer ago");
+        get(2);
+        let stats = cache.stats();
+        assert_eq!(stats, CacheStats { entries: 2, capacity: 2, hits: 2, misses: 4, evictions: 2 });
+    }
+
+    #[test]
+    fn keys_tell_apart_what_changes_the_graph() {
+        let a = contiguous(DType::F32, &[2, 2], &[]);
+        let swapped = crate::tensor::Layout::new(&[2, 2], &[1, 2]).unwrap();
+        let t = a.view(0, DType::F32, swapped).unwrap();
+        let addmm = |beta: f64| GraphOp::Addmm { beta: beta.to_bits(), alpha: 1f64.to_bits() };
+        let key = |op, b| GraphKey::new(op, &[&a, &a, &a, b]);
+        assert_ne!(key(addmm(1.0), &a), key(addmm(2.0), &a));
+        assert_ne!(key(addmm(1.0), &a), key(addmm(1.0), &t));
+        assert_eq!(key(addmm(1.0), &t), key(addmm(1.0), &t));
+    }
+
+    #[test]
+    fn threads_share_a_devices_cache() {
+        let device: Arc<dyn Device> = Arc::new(HostDevice::new(Default::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let cache = GraphCache::of(&device).unwrap();
+                    for n in 1..50 {
+                        cache.get(&*device, &key(n)).unwrap();
+                    }
+                });
+            }
+        });
+        let stats = GraphCache::of(&device).unwrap().stats();
+        assert_eq!((stats.entries, stats.hits + stats.misses), (49, 4 * 49));
+        let other: Arc<dyn Device> = Arc::new(HostDevice::new(Default::default()));
+        assert_eq!(GraphCache::of(&other).unwrap().stats().entries, 0);
+    }
+
+    #[test]
+    fn failures_are_not_kept() {
+        let (device, cache) = (HostDevice::shared(), GraphCache::with_capacity(2));
+        let t = contiguous(DType::Bool, &[1, 1], &[]);
+        let bad = GraphKey::new(GraphOp::Mm, &[&t, &t, &t]);
+        assert!(cache.get(&*device, &bad).unwrap_err().to_string().contains("bool"));
+        assert_eq!(cache.stats().entries, 0);
+    }
+
+    #[test]
+    fn the_capacity_is_a_positive_number() {
+        assert_eq!(parse_capacity("8").unwrap(), 8);
+        assert!(parse_capacity("0").unwrap_err().to_string().contains(CAPACITY_VARIABLE));
+        assert!(parse_capacity("lots").is_err());
+    }
+}

@@ -11,7 +11,7 @@ mod matmul;
 mod mm;
 mod overlap;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use addmm::addmm;
 pub use bmm::bmm;

@@ -225,3 +225,61 @@ pub fn take(handle: RawHandle) -> Result<Arc<Tensor>> {
 pub fn lent(handle: RawHandle) -> Result<Arc<Tensor>> {
     registry::tensor(handle)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::host::HostDevice;
+    use crate::ops::testing::{contiguous, values};
+    use crate::shim::testing::model;
+    use crate::tensor::DType;
+
+    #[test]
+    fn what_is_lent_can_be_taken_once() {
+        let (model, _guard) = model();
+        let handle = lend(contiguous(DType::F32, &[2], &[1.0, 2.0]));
+        assert_eq!(values(&take(handle).unwrap()), [1.0, 2.0]);
+        assert!(take(handle).unwrap_err().to_string().contains("deleted before"));
+        assert_eq!(model.release(), 0);
+    }
+
+    #[test]
+    fn releasing_a_model_touches_no_other() {
+        let (first, guard) = model();
+        let mine = lend(contiguous(DType::F32, &[1], &[1.0]));
+        let (second, inner) = model();
+        let theirs = lend(contiguous(DType::F32, &[1], &[2.0]));
+        drop(inner);
+        let also_mine = lend(contiguous(DType::F32, &[1], &[3.0]));
+        drop(guard);
+        assert_eq!(first.release(), 2);
+        assert!(take(mine).is_err() && take(also_mine).is_err());
+        assert_eq!(values(&take(theirs).unwrap()), [2.0]);
+        assert_eq!(second.release(), 0);
+    }
+
+    #[test]
+    fn errors_belong_to_the_innermost_model() {
+        let (_outer, outer_guard) = model();
+        let (_inner, inner_guard) = model();
+        record_error(crate::error::err!(Execution, "first"));
+        record_error(crate::error::err!(Execution, "second"));
+        assert!(outer_guard.take_error().is_none());
+        assert_eq!(inner_guard.take_error().unwrap().to_string(), "first");
+        drop(inner_guard);
+        record_error(crate::error::err!(Execution, "third"));
+        assert_eq!(outer_guard.take_error().unwrap().to_string(), "third");
+    }
+
+    #[test]
+    fn leaving_runs_what_is_still_encoded() {
+        let device: Arc<dyn Device> = HostDevice::shared();
+        let model = ModelContext::new(device);
+        let guard = model.enter().unwrap();
+        let tensor = contiguous(DType::F32, &[2], &[1.0, 2.0]);
+        crate::ops::zero(guard.stream(), &tensor).unwrap();
+        drop(guard);
+        assert_eq!(values(&tensor), [0.0, 0.0]);
+        assert!(current().is_err() && Stream::try_current().is_none());
+    }
+}

@@ -39,7 +39,7 @@ pub mod pipeline;
 pub mod pool;
 pub mod recording;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod threads;
 
 pub use options::Options;

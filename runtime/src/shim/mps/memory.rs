@@ -135,3 +135,137 @@ fn refuse_moved_weights(range: &Range, from: *mut u8) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::Device;
+    use crate::device::host::HostDevice;
+    use crate::shim::testing::{call, last_error, model};
+
+    fn malloc(bytes: usize) -> *mut c_void {
+        let mut address = MaybeUninit::uninit();
+        call!(aoti_torch_mps_malloc, Out::of(&mut address), bytes).unwrap();
+        // SAFETY: set by the call.
+        unsafe { address.assume_init() }
+    }
+
+    fn bytes_at(address: *mut c_void, len: usize) -> Vec<u8> {
+        // SAFETY: the tests read what they allocated.
+        unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) }.to_vec()
+    }
+
+    #[test]
+    fn constants_are_copied_to_their_place() {
+        let (model, _guard) = model();
+        let memory = malloc(64);
+        let mut blob: Vec<u8> = (0..100).collect();
+        call!(aoti_torch_mps_memcpy, memory, 16, 40, 8, blob.as_mut_ptr()).unwrap();
+        assert_eq!(bytes_at(memory, 24)[16..], [40, 41, 42, 43, 44, 45, 46, 47]);
+        call!(aoti_torch_mps_copy_buffer, memory, memory, 8, 16, 18).unwrap();
+        assert_eq!(bytes_at(memory, 26)[18..], [40, 41, 42, 43, 44, 45, 46, 47]);
+        let other = malloc(8);
+        call!(aoti_torch_mps_copy_buffer, memory, other, 8, 18, 0).unwrap();
+        assert_eq!(bytes_at(other, 3), [40, 41, 42]);
+        let from_caller = blob.as_mut_ptr().cast();
+        call!(aoti_torch_mps_copy_buffer, from_caller, other, 4, 2, 4).unwrap();
+        assert_eq!(bytes_at(other, 8)[4..], [2, 3, 4, 5]);
+        call!(aoti_torch_mps_free, memory).unwrap();
+        call!(aoti_torch_mps_free, other).unwrap();
+        assert_eq!(model.release(), 0);
+    }
+
+    #[test]
+    fn what_leaves_an_allocation_is_refused() {
+        let (model, _guard) = model();
+        let memory = malloc(64);
+        let mut blob = [0u8; 128];
+        let source = blob.as_mut_ptr();
+        let copy = |to, at, len| call!(aoti_torch_mps_memcpy, to, at, 0, len, source).unwrap_err();
+        assert!(copy(memory, 60, 8).contains("64 bytes"));
+        assert!(copy(memory, usize::MAX, 8).contains("64 bytes"));
+        assert!(copy(memory.wrapping_byte_add(60), 0, 8).contains("4 bytes"));
+        let mut foreign = [0u8; 8];
+        assert!(copy(foreign.as_mut_ptr().cast(), 0, 8).contains("no memory"));
+        let none = std::ptr::null_mut();
+        assert!(call!(aoti_torch_mps_memcpy, memory, 0, 0, 8, none).is_err());
+        call!(aoti_torch_mps_memcpy, none.cast(), 0, 0, 0, none).unwrap();
+        assert!(call!(aoti_torch_mps_copy_buffer, memory, memory, 32, 40, 0).is_err());
+        call!(aoti_torch_mps_free, memory).unwrap();
+        assert!(call!(aoti_torch_mps_free, memory).unwrap_err().contains("freed before"));
+        assert!(call!(aoti_torch_mps_free, foreign.as_mut_ptr().cast()).is_err());
+        call!(aoti_torch_mps_free, none.cast()).unwrap();
+        assert!(malloc(0).is_null());
+        let mut address = MaybeUninit::uninit();
+        let result = call!(aoti_torch_mps_malloc, Out::of(&mut address), usize::MAX);
+        assert!(result.unwrap_err().contains("aoti_torch_mps_malloc"));
+        // SAFETY: set even by a call that fails.
+        assert!(unsafe { address.assume_init() }.is_null());
+        assert_eq!(model.release(), 0);
+    }
+
+    #[test]
+    fn offered_weights_are_lent_and_not_copied() {
+        let (model, guard) = model();
+        let device: Arc<dyn Device> = HostDevice::shared();
+        let weights = Storage::allocate(&device, 4096).unwrap();
+        let start = weights.as_ptr();
+        // SAFETY: the storage is new and has these bytes.
+        unsafe { start.write_bytes(7, 4096) };
+        model.offer_weights(Some(weights));
+        let memory = malloc(4096);
+        assert_eq!(memory.cast(), start);
+        assert_ne!(malloc(4095).cast(), start, "only the very size gets them");
+        call!(aoti_torch_mps_memcpy, memory, 64, 64, 32, start).unwrap();
+        assert!(guard.take_error().is_none());
+        let moved = call!(aoti_torch_mps_memcpy, memory, 128, 64, 32, start).unwrap_err();
+        assert!(moved.contains("in place"), "{moved}");
+        assert!(guard.take_error().unwrap().to_string().contains("in place"));
+        let mut update = [9u8; 16];
+        call!(aoti_torch_mps_memcpy, memory, 0, 0, 16, update.as_mut_ptr()).unwrap();
+        assert_eq!(bytes_at(memory, 17)[15..], [9, 7]);
+        model.offer_weights(None);
+        assert_ne!(malloc(4096).cast(), start);
+        call!(aoti_torch_mps_free, memory).unwrap();
+        assert_eq!(model.release(), 2);
+    }
+
+    #[test]
+    fn each_model_frees_its_own_of_equal_addresses() {
+        let device: Arc<dyn Device> = HostDevice::shared();
+        let weights = Storage::allocate(&device, 256).unwrap();
+        let (first, guard) = model();
+        first.offer_weights(Some(weights.clone()));
+        let a = malloc(256);
+        drop(guard);
+        let (second, guard) = model();
+        second.offer_weights(Some(weights));
+        let b = malloc(256);
+        drop(guard);
+        assert_eq!(a, b);
+        let guard = first.enter().unwrap();
+        call!(aoti_torch_mps_free, a).unwrap();
+        drop(guard);
+        assert_eq!((first.release(), second.release()), (0, 1));
+    }
+
+    #[test]
+    fn freeing_needs_no_current_model() {
+        let (model, guard) = model();
+        let memory = malloc(16);
+        drop(guard);
+        std::thread::spawn({
+            let memory = memory as usize;
+            move || call!(aoti_torch_mps_free, memory as *mut c_void).unwrap()
+        })
+        .join()
+        .unwrap();
+        assert_eq!(model.release(), 0);
+        let mut address = MaybeUninit::uninit();
+        assert!(call!(aoti_torch_mps_malloc, Out::of(&mut address), 16).is_err());
+        assert!(last_error().contains("no model is current"));
+    }
+}

@@ -24,11 +24,13 @@ mod specifiers;
 mod storage;
 #[cfg(test)]
 mod table;
+mod twins;
 mod words;
 
 use super::diagnostics::Diagnostic;
 use super::lex::{Kind, Token};
 use outline::Outline;
+pub(crate) use twins::twins;
 
 /// Preprocessed MSL as the rules see it.
 struct Source<'a> {
