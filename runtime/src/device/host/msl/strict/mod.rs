@@ -13,11 +13,13 @@
 
 mod binding;
 mod conversion;
+mod element;
 mod entry;
 mod input;
 mod keyword;
 mod lambda;
 mod literal;
+mod names;
 mod outline;
 mod pointer;
 mod specifiers;
@@ -53,13 +55,14 @@ impl Findings {
 }
 
 /// Every rule, in no particular order.
-const RULES: [fn(&Source<'_>, &mut Findings); 9] = [
+const RULES: [fn(&Source<'_>, &mut Findings); 10] = [
     keyword::check,
     literal::check,
     lambda::check,
     pointer::check,
     storage::check,
     conversion::check,
+    element::check,
     entry::check,
     binding::check,
     input::check,
