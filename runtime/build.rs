@@ -6,12 +6,14 @@ fn main() {
 }
 
 /// Models bind to the symbols of the C ABI at run time, also where this library is part of an
-/// executable: of this package, that is its command and its unit tests.
+/// executable: of this package, that is its unit tests. The command runs models through the shared
+/// library, which must not find a second set of the symbols in it.
 fn export_from_executables() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         for symbols in ["aoti_torch_*", "etmetal_*"] {
             println!("cargo::rustc-link-arg=-Wl,--export-dynamic-symbol={symbols}");
         }
+        println!("cargo::rustc-link-arg-bin=etmetal=-Wl,--exclude-libs,ALL");
     }
 }
 
