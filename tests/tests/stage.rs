@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use etmetal_tests::stage::{library, stage};
-use object::elf::{DF_1_NODELETE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME};
+use object::elf::{
+    DF_1_NODELETE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DynamicTag,
+};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
 struct Dynamic {
-    entries: Vec<(u32, u64)>,
-    strings: Vec<(u32, String)>,
+    entries: Vec<(DynamicTag, u64)>,
+    strings: Vec<(DynamicTag, String)>,
 }
 
 fn dynamic(bytes: &[u8]) -> Dynamic {
@@ -20,7 +22,7 @@ fn dynamic(bytes: &[u8]) -> Dynamic {
     let strings = sections.strings(endian, bytes, link).expect("dynamic strings");
     let mut result = Dynamic { entries: Vec::new(), strings: Vec::new() };
     for entry in entries {
-        let tag = entry.tag32(endian).expect("a known tag");
+        let tag = entry.tag(endian);
         result.entries.push((tag, entry.d_val(endian)));
         if [DT_NEEDED, DT_SONAME, DT_RUNPATH, DT_RPATH].contains(&tag) {
             let text = entry.string(endian, strings).expect("a string");
@@ -34,14 +36,14 @@ fn dynamic(bytes: &[u8]) -> Dynamic {
 fn it_has_a_soname_a_relocatable_runpath_and_is_never_unloaded() {
     let bytes = std::fs::read(library()).unwrap();
     let dynamic = dynamic(&bytes);
-    let texts = |tag| -> Vec<&str> {
+    let texts = |tag: DynamicTag| -> Vec<&str> {
         dynamic.strings.iter().filter(|(t, _)| *t == tag).map(|(_, s)| s.as_str()).collect()
     };
     assert_eq!(texts(DT_SONAME), ["libetmetal.so"]);
     assert_eq!(texts(DT_RUNPATH), ["$ORIGIN"]);
     assert!(texts(DT_RPATH).is_empty());
     let flags = dynamic.entries.iter().find(|(tag, _)| *tag == DT_FLAGS_1).expect("DT_FLAGS_1").1;
-    assert_ne!(flags & u64::from(DF_1_NODELETE), 0, "not linked with -z nodelete");
+    assert_ne!(flags & u64::from(DF_1_NODELETE.0), 0, "not linked with -z nodelete");
     for needed in texts(DT_NEEDED) {
         assert!(!needed.contains('/'), "{needed} is named by a path");
     }

@@ -91,7 +91,7 @@ impl CmakeBuild<'_> {
             Input::Path(self.rust.workspace.root.join("Cargo.toml")),
             Input::Value("the C++ compiler".into(), identity(self.cxx)),
         ];
-        inputs.extend(variables(&VARIABLES));
+        inputs.extend(variables(self.rust.environment, &VARIABLES));
         Step {
             name: "C++ configuration",
             key: self.key("configure"),
@@ -146,7 +146,7 @@ impl CmakeBuild<'_> {
             key: self.compile_key(),
             inputs: vec![
                 Input::Step(self.key("configure")),
-                Input::Step(self.rust.library_key()),
+                Input::Step(self.rust.key()),
                 Input::Path(self.source().join("cpp")),
                 Input::Path(self.source().join("include")),
             ],

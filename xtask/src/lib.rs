@@ -17,9 +17,12 @@ pub mod process;
 pub mod rust_build;
 pub mod stage;
 pub mod steps;
+pub mod test_count;
 pub mod toolchain;
 pub mod venv;
 pub mod workspace;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -37,6 +40,10 @@ enum Command {
     Build(commands::build::Build),
     /// Build what is missing, then run a model: `etmetal run ARGS`
     Run(commands::run::Run),
+    /// Build what is missing, run every lint and test, and count
+    Test(commands::test::Test),
+    /// Look at the machine: which tools are here, which are missing, how to install them
+    Doctor(commands::doctor::Doctor),
     /// Measure the build
     Bench(commands::bench::Bench),
 }
@@ -46,11 +53,14 @@ impl Cli {
     ///
     /// # Errors
     /// What failed, and what to do.
-    pub fn run(self) -> Result<std::process::ExitCode> {
-        let done = |()| std::process::ExitCode::SUCCESS;
+    pub fn run(self) -> Result<ExitCode> {
+        let done = |()| ExitCode::SUCCESS;
+        let good = |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         match self.command {
             Command::Build(build) => build.run().map(done),
             Command::Run(run) => run.run().map(done),
+            Command::Test(test) => test.run().map(good),
+            Command::Doctor(doctor) => doctor.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
         }
     }

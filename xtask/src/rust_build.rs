@@ -1,7 +1,8 @@
 //! The Rust side: the static library that CMake links, and the `etmetal` program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::environment::Environment;
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::steps::{Action, Input, Step};
@@ -27,13 +28,43 @@ const VARIABLES: [&str; 12] = [
     "MACOSX_DEPLOYMENT_TARGET",
 ];
 
-/// The values of `names` in this process's environment as inputs of a step.
-pub fn variables(names: &[&str]) -> Vec<Input> {
-    names
-        .iter()
-        .filter_map(|name| Some((*name, std::env::var(name).ok()?)))
-        .map(|(name, value)| Input::Value(format!("the variable {name}"), value))
-        .collect()
+/// `cargo` as for the stage: no path of this machine gets into what it makes, as the sources and
+/// cargo's own folder are remapped. Whoever wants to share compiled crates with the stage's
+/// build has to use the same.
+pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocation {
+    let mut flags = vec![remap(&workspace.root, "/etmetal")];
+    flags.extend(cargo_home(environment).map(|home| remap(&home, "/cargo")));
+    let cargo = cargo(&workspace.root).without_env("CARGO_BUILD_TARGET");
+    // Flags in the environment would make cargo forget those of the command line.
+    for (name, separator) in [("CARGO_ENCODED_RUSTFLAGS", "\u{1f}"), ("RUSTFLAGS", " ")] {
+        if let Some(given) = environment.get(name) {
+            let given = given.to_string_lossy().into_owned();
+            let all: Vec<_> = std::iter::once(given).chain(flags).collect();
+            return cargo.env(name, all.join(separator));
+        }
+    }
+    let flags: Vec<_> = flags.iter().map(|flag| format!("{flag:?}")).collect();
+    let key = "target.'cfg(all())'.rustflags";
+    cargo.arg("--config").arg(format!("{key}=[{}]", flags.join(", ")))
+}
+
+fn remap(folder: &Path, name: &str) -> String {
+    format!("--remap-path-prefix={}={name}", folder.display())
+}
+
+/// Where cargo keeps what it has downloaded.
+fn cargo_home(environment: &Environment) -> Option<PathBuf> {
+    let named = environment.get("CARGO_HOME").map(PathBuf::from);
+    named.or_else(|| Some(PathBuf::from(environment.get("HOME")?).join(".cargo")))
+}
+
+/// The values of the variables `names` as inputs of a step.
+pub fn variables(environment: &Environment, names: &[&str]) -> Vec<Input> {
+    let set = names.iter().filter_map(|name| Some((*name, environment.get(name)?)));
+    set.map(|(name, value)| {
+        Input::Value(format!("the variable {name}"), value.to_string_lossy().into_owned())
+    })
+    .collect()
 }
 
 /// The steps of one preset's Rust side.
@@ -45,6 +76,8 @@ pub struct RustBuild<'a> {
     pub preset: &'a Preset,
     /// The compiler.
     pub rust: &'a Rust,
+    /// The environment.
+    pub environment: &'a Environment,
 }
 
 impl RustBuild<'_> {
@@ -62,60 +95,41 @@ impl RustBuild<'_> {
         self.folder().join("etmetal")
     }
 
-    /// The key of the step that makes the library.
-    pub fn library_key(&self) -> String {
-        format!("rust-library-{}", self.preset.build.cargo_folder())
+    /// The key of [`RustBuild::step`]: presets that share a profile share what cargo makes.
+    pub fn key(&self) -> String {
+        format!("rust-{}", self.preset.build.cargo_folder())
     }
 
-    /// The key of the step that makes the program.
-    pub fn program_key(&self) -> String {
-        format!("rust-program-{}", self.preset.build.cargo_folder())
-    }
-
-    /// Makes the library.
-    pub fn library_step(&self) -> Step {
-        let invocation = self.cargo_build(&["--lib"], &[]);
-        self.step("Rust library", self.library_key(), invocation, self.library())
-    }
-
-    /// Makes the program.
-    pub fn program_step(&self) -> Step {
-        let invocation = self.cargo_build(&["--bin", "etmetal"], &[PROGRAM_FEATURE]);
-        self.step("Rust program", self.program_key(), invocation, self.program())
-    }
-
-    fn cargo_build(&self, what: &[&str], features: &[&str]) -> Invocation {
-        let profile = &self.preset.build.profile.value;
-        let chosen = self.preset.build.features.iter().map(String::as_str);
-        let features: Vec<_> = features.iter().copied().chain(chosen).collect();
-        let mut invocation = cargo(&self.workspace.root).without_env("CARGO_BUILD_TARGET");
-        invocation = match profile.as_str() {
-            "release" => invocation.args(["build", "--release"]),
-            profile => invocation.args(["build", "--profile", profile]),
-        };
-        invocation = invocation.args(["-p", "etmetal"]).args(what.iter().copied());
-        if features.is_empty() {
-            invocation
-        } else {
-            invocation.arg("--features").arg(features.join(","))
-        }
-    }
-
-    fn step(&self, name: &'static str, key: String, run: Invocation, output: PathBuf) -> Step {
+    /// Makes both in one go, so that the crate is compiled once.
+    pub fn step(&self) -> Step {
         let sources =
             ["runtime", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"];
         let mut inputs: Vec<_> =
             sources.iter().map(|path| Input::Path(self.workspace.root.join(path))).collect();
         inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
-        inputs.extend(variables(&VARIABLES));
+        inputs.extend(variables(self.environment, &VARIABLES));
         Step {
-            name,
-            key,
+            name: "Rust library and program",
+            key: self.key(),
             inputs,
-            actions: vec![Action::Run(run)],
-            outputs: vec![output],
+            actions: vec![Action::Run(self.cargo_build())],
+            outputs: vec![self.library(), self.program()],
             hint: "see the compiler's messages in the log, or run the command above by hand"
                 .to_owned(),
         }
+    }
+
+    fn cargo_build(&self) -> Invocation {
+        let profile = &self.preset.build.profile.value;
+        let chosen = self.preset.build.features.iter().map(String::as_str);
+        let features: Vec<_> = [PROGRAM_FEATURE].into_iter().chain(chosen).collect();
+        let mut invocation = staged_cargo(self.workspace, self.environment);
+        invocation = match profile.as_str() {
+            "release" => invocation.args(["build", "--release"]),
+            profile => invocation.args(["build", "--profile", profile]),
+        };
+        invocation
+            .args(["-p", "etmetal", "--lib", "--bin", "etmetal", "--features"])
+            .arg(features.join(","))
     }
 }

@@ -61,7 +61,7 @@ impl Stage {
         Step {
             name: "Stage",
             key: format!("stage-{}-{}", build.rust.preset.identity.name, build.triple),
-            inputs: vec![Input::Step(build.compile_key()), Input::Step(build.rust.program_key())],
+            inputs: vec![Input::Step(build.compile_key()), Input::Step(build.rust.key())],
             actions: vec![
                 Action::Remove(new.root.clone()),
                 Action::Run(install.arg(&new.root)),

@@ -1,6 +1,8 @@
 //! Real model data for the tests of this module.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The repository's `tests/fixtures` directory.
 pub(crate) fn directory() -> PathBuf {
@@ -9,7 +11,9 @@ pub(crate) fn directory() -> PathBuf {
 
 /// The x86-64 Linux library inside `mlp/model.pte`.
 pub(crate) fn library() -> Vec<u8> {
-    library_of(&std::fs::read(directory().join("mlp/model.pte")).unwrap())
+    static LIBRARY: OnceLock<Vec<u8>> = OnceLock::new();
+    let read = || library_of(&std::fs::read(directory().join("mlp/model.pte")).unwrap());
+    LIBRARY.get_or_init(read).clone()
 }
 
 /// The library in a program: from the ELF identification to the end of its section headers,
@@ -25,8 +29,14 @@ fn library_of(program: &[u8]) -> Vec<u8> {
 }
 
 /// A library that g++ makes of a C++ source, as it makes models: with thread-local objects and
-/// unique symbols.
+/// unique symbols. The same source is compiled once.
 pub(crate) fn compile(source: &str) -> Vec<u8> {
+    static COMPILED: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap();
+    compiled.entry(source.to_owned()).or_insert_with(|| compile_now(source)).clone()
+}
+
+fn compile_now(source: &str) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let (input, output) = (directory.path().join("model.cpp"), directory.path().join("model.so"));
     std::fs::write(&input, source).unwrap();
@@ -37,4 +47,20 @@ pub(crate) fn compile(source: &str) -> Vec<u8> {
         .expect("g++ is needed to test with libraries such as models are");
     assert!(status.success(), "g++ failed");
     std::fs::read(output).unwrap()
+}
+
+/// The payload of the test model.
+pub(crate) const MODEL_KEYS: &[u8] = b"l_so_blob\nw_weights_blob";
+
+/// The blobs of the test model (`testdata/model.cpp`): a weight that counts from 1, a cache that
+/// is 100.
+pub(crate) fn model_data(defines: &str) -> BTreeMap<String, Arc<Vec<u8>>> {
+    let library = compile(&format!("{defines}\n{}", include_str!("testdata/model.cpp")));
+    let weight: Vec<u8> = (1..=16).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let cache = [100f32.to_le_bytes(); 16].concat();
+    let weight = if defines.contains("UNPADDED") { &weight[..60] } else { &weight };
+    BTreeMap::from([
+        ("l_so_blob".to_owned(), Arc::new(library)),
+        ("w_weights_blob".to_owned(), Arc::new([weight, &cache].concat())),
+    ])
 }

@@ -14,8 +14,7 @@ use crate::error::err;
 #[derive(Debug)]
 pub(crate) struct Image {
     path: CString,
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    storage: Storage,
+    _storage: Storage,
 }
 
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl Image {
         // Without /proc the loader could not open it.
         std::fs::metadata(&path)?;
         let path = CString::new(path)?;
-        Ok(Image { path, storage: Storage::Memory { _file: file } })
+        Ok(Image { path, _storage: Storage::Memory { _file: file } })
     }
 
     fn in_directory(bytes: &[u8]) -> Result<Self> {
@@ -90,7 +89,7 @@ impl Image {
         file.write_all(bytes).map_err(failed)?;
         let c_path = CString::new(path.as_os_str().as_encoded_bytes())
             .map_err(|e| err!(System, "{}: {e}", path.display()))?;
-        Ok(Image { path: c_path, storage: Storage::Directory { _directory: directory } })
+        Ok(Image { path: c_path, _storage: Storage::Directory { _directory: directory } })
     }
 }
 

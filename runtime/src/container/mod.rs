@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`payload`] | which blobs the model is, and whether they are intact |
 //! | [`audit`], `elf`, `macho` | whether the library can be loaded here |
-//! | `patch`, `thread_exit` | made to bind to this runtime only, and to be unloadable |
+//! | `binding`, `patch`, `thread_exit` | made to bind to this runtime only, and to be unloadable |
 //! | `image`, `dl`, `library` | loaded, without a path that others could use |
 //! | [`msl`] | its shaders compiled |
 //! | `aoti` | its container made |
@@ -25,19 +25,23 @@ use crate::{Error, Result};
 
 mod aoti;
 pub mod audit;
+mod binding;
 pub mod constants;
 pub mod describe;
 mod dl;
 mod elf;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod image;
 mod library;
 mod macho;
 mod mapping;
 pub mod msl;
+#[cfg(target_os = "linux")]
 mod patch;
 pub mod payload;
+#[cfg(test)]
+mod tests;
 mod thread_exit;
 
 use aoti::Aoti;

@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn conversions_round_and_keep_integers_exact() {
-        let floats = HostTensor::from_elements(vec![3], [1.0f32, 1.00390625, -2.5]).unwrap();
+        let floats = HostTensor::from_elements(vec![3], [1.0f32, 1.0 + 1.0 / 256.0, -2.5]).unwrap();
         let narrow = floats.convert(DType::Bf16);
         assert_eq!(narrow.to_f64(), [1.0, 1.0, -2.5]); // ties to even
         assert_eq!(floats.convert(DType::I32).to_f64(), [1.0, 1.0, -2.0]);

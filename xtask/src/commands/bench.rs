@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use anyhow::Result;
 
 use super::build::{Extras, Selection, build};
-use crate::workspace::cargo;
+use crate::environment::Environment;
+use crate::rust_build::staged_cargo;
 
 /// `cargo xtask bench`.
 #[derive(Debug, Clone, clap::Args)]
@@ -27,7 +28,7 @@ impl Bench {
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
         let built = build(&self.selection, Extras { bench: true }, false)?;
-        let program = cargo(&built.workspace.root)
+        let program = staged_cargo(&built.workspace, &Environment::current())
             .args(["run", "--release", "-p", "etmetal-tests", "--bin", "bench", "--"])
             .args(["--suite", &self.suite])
             .args(self.args.iter().cloned())

@@ -1,5 +1,6 @@
 //! `cargo xtask build`: a preset, from nothing to a stage.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::steps::{BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
 use crate::toolchain::{Installer, cxx};
-use crate::venv::{Lock, Python, Venv, python};
+use crate::venv::{Lock, Venv, python};
 use crate::workspace::Workspace;
 
 /// What to build, for every command that builds.
@@ -87,6 +88,17 @@ pub struct Built {
     pub anything_done: bool,
 }
 
+impl Built {
+    /// `PATH` with the build tools of the Python environment in front.
+    pub fn path(&self) -> OsString {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let tools = self.python.parent().map(PathBuf::from);
+        let all = tools.into_iter().chain(std::env::split_paths(&path));
+        // Folders with a colon in their names cannot be in PATH.
+        std::env::join_paths(all).unwrap_or(path)
+    }
+}
+
 /// Builds what `selection` says, or shows how.
 ///
 /// # Errors
@@ -106,6 +118,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
     let facts = Facts {
+        environment: environment.clone(),
         cxx: cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
         clang: msl::find_clang(&environment)?.map(MslCompiler::Clang),
         venv: Venv::new(&workspace, python.clone()),
@@ -138,6 +151,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
 /// same plan.
 #[derive(Debug)]
 struct Facts {
+    environment: Environment,
     workspace: Workspace,
     rust: Rust,
     preset: Preset,
@@ -171,7 +185,12 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
         let numpy = facts.venv.site_packages().join("numpy/__init__.py");
         steps.push(facts.venv.add_step("numpy", &lock("bench")?, vec![numpy]));
     }
-    let rust = RustBuild { workspace: &facts.workspace, preset: &facts.preset, rust: &facts.rust };
+    let rust = RustBuild {
+        workspace: &facts.workspace,
+        preset: &facts.preset,
+        rust: &facts.rust,
+        environment: &facts.environment,
+    };
     let cmake = CmakeBuild {
         rust: &rust,
         venv: &facts.venv,
@@ -182,8 +201,7 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
     cmake.check()?;
     let stage = Stage::new(cmake.stage());
     steps.extend([
-        rust.library_step(),
-        rust.program_step(),
+        rust.step(),
         cmake.configure_step(),
         cmake.compile_step(),
         stage.step(&cmake, &msl),
@@ -198,6 +216,7 @@ mod tests {
     use super::*;
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
+    use crate::venv::Python;
 
     /// A workspace with the real presets and lock files and an empty `CMakeLists.txt`.
     fn facts(folder: &Path, preset: &str, defines: &[&str], clang: bool) -> Facts {
@@ -218,6 +237,7 @@ mod tests {
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
         Facts {
+            environment: Environment::default().with("HOME", "/home/me"),
             preset: Preset::resolve(&source, preset, "linux", triple, &defines).unwrap(),
             rust: Rust {
                 version: Version(1, 95, 0),
@@ -236,8 +256,11 @@ mod tests {
 
     fn shown(preset: &str, defines: &[&str], clang: bool, extras: Extras) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let facts = facts(folder.path(), preset, defines, clang);
-        let steps = plan(&facts, extras).unwrap().steps;
+        shown_of(&folder, &facts(folder.path(), preset, defines, clang), extras)
+    }
+
+    fn shown_of(folder: &tempfile::TempDir, facts: &Facts, extras: Extras) -> String {
+        let steps = plan(facts, extras).unwrap().steps;
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let text: Vec<_> = steps
             .iter()
@@ -262,6 +285,22 @@ mod tests {
             "build.features=checked",
         ];
         insta::assert_snapshot!(shown("metal-debug", &defines, false, Extras { bench: true }));
+    }
+
+    #[test]
+    fn flags_of_the_environment_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut facts = facts(folder.path(), "metal", &[], true);
+        facts.environment = facts.environment.with("RUSTFLAGS", "-C target-cpu=native");
+        let text = shown_of(&folder, &facts, Extras::default());
+        assert!(
+            text.contains(
+                "env -u CARGO_BUILD_TARGET RUSTFLAGS='-C target-cpu=native \
+                 --remap-path-prefix=ROOT=/etmetal --remap-path-prefix=/home/me/.cargo=/cargo' \
+                 cargo build --release"
+            ),
+            "{text}"
+        );
     }
 
     #[test]

@@ -221,8 +221,8 @@ impl Reader<'_> {
     ) -> Option<&'v DeTable<'i>> {
         let table = value.get_ref().as_table();
         if table.is_none() {
-            let found = value.get_ref().type_str();
-            self.fault(value.span(), format_args!("`{name}` is a table, not a {found}"));
+            let found = with_article(value.get_ref());
+            self.fault(value.span(), format_args!("`{name}` is a table, not {found}"));
         }
         table
     }
@@ -248,8 +248,15 @@ fn convert(value: &DeValue<'_>) -> Result<Value, String> {
 fn expected(kind: Kind, value: &DeValue<'_>) -> String {
     match value {
         DeValue::Array(_) if kind == Kind::List => "every item of the list is a string".to_owned(),
-        other => format!("expected {kind}, found a {}", other.type_str()),
+        other => format!("expected {kind}, found {}", with_article(other)),
     }
+}
+
+/// The type of `value` with its article, as in `an integer`.
+fn with_article(value: &DeValue<'_>) -> String {
+    let name = value.type_str();
+    let article = if name.starts_with(['a', 'i']) { "an" } else { "a" };
+    format!("{article} {name}")
 }
 
 #[cfg(test)]
@@ -314,6 +321,6 @@ mod tests {
     fn a_file_without_a_name_is_told_what_to_add() {
         insta::assert_snapshot!(parse("").unwrap_err(), @r#"presets/x.toml:1:1: `[preset]` with `name = "x"` is missing"#);
         insta::assert_snapshot!(parse("[preset]\n").unwrap_err(), @r#"presets/x.toml:1:2: `name = "x"` is missing in `[preset]`"#);
-        insta::assert_snapshot!(parse("preset = 1\n").unwrap_err(), @"presets/x.toml:1:10: `preset` is a table, not a integer");
+        insta::assert_snapshot!(parse("preset = 1\n").unwrap_err(), @"presets/x.toml:1:10: `preset` is a table, not an integer");
     }
 }

@@ -67,7 +67,9 @@ impl Installer {
             (Installer::Apt, Python) => "python3-venv",
             (Installer::Apt | Installer::Dnf | Installer::Zypper, Git) => "git",
             (Installer::Apt, Cxx) => "g++",
-            (Installer::Apt | Installer::Dnf | Installer::Zypper, Clang) => "clang",
+            // Debian 12 has 19 too, but what it calls `clang` is 14.
+            (Installer::Apt, Clang) => "clang-19",
+            (Installer::Dnf | Installer::Zypper, Clang) => "clang",
             (Installer::Dnf | Installer::Zypper, Python) => "python3",
             (Installer::Dnf | Installer::Zypper, Cxx) => "gcc-c++",
             (Installer::Pacman, Python) => "python",
@@ -118,7 +120,7 @@ mod tests {
         insta::assert_snapshot!(lines, @"
         apt-get install -y python3-venv
         apt-get install -y g++
-        apt-get install -y clang
+        apt-get install -y clang-19
         apt-get install -y git
         dnf install -y python3
         dnf install -y gcc-c++

@@ -1,10 +1,27 @@
 //! The Rust compiler.
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, Result};
 
 use super::Version;
 use crate::process::Invocation;
 use crate::workspace::Workspace;
+
+/// The triple of Macs: their code is type-checked from everywhere.
+pub const APPLE: &str = "aarch64-apple-darwin";
+
+/// Where the standard library for `triple` is, if it is installed.
+pub fn target_library(workspace: &Workspace, triple: &str) -> Option<PathBuf> {
+    let asked = rustc(workspace).args(["--print", "target-libdir", "--target", triple]).read();
+    let folder = PathBuf::from(asked.ok()?.trim());
+    folder.is_dir().then_some(folder)
+}
+
+fn rustc(workspace: &Workspace) -> Invocation {
+    let program = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    Invocation::new(program).cwd(&workspace.root)
+}
 
 /// The compiler that cargo uses in the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +40,7 @@ impl Rust {
     /// # Errors
     /// There is none, or it says no host.
     pub fn find(workspace: &Workspace) -> Result<Self> {
-        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let text = Invocation::new(rustc).arg("-vV").cwd(&workspace.root).read()?;
+        let text = rustc(workspace).arg("-vV").read()?;
         Self::parse(&text)
     }
 

@@ -213,7 +213,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let floats = HostTensor::from_elements(vec![1], [0.5f32]).unwrap();
         let file = save(folder.path(), "f.npy", &floats);
-        let taken = |wanted| read(&[file.clone()], &[tensor(wanted)], 0).unwrap().remove(0).value;
+        let taken = |wanted| {
+            read(std::slice::from_ref(&file), &[tensor(wanted)], 0).unwrap().remove(0).value
+        };
         assert_eq!(taken(DType::Bf16), floats.convert(DType::Bf16).into());
         assert_eq!(taken(DType::I64), floats.clone().into());
     }

@@ -19,8 +19,13 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run a method of a program, and compare its outputs with what is expected
+    ///
+    /// Exits with 0 if it ran and all outputs are within tolerance, with 1 if not.
     Run(run::Arguments),
     /// Tell what is in a program, without running any of it
+    ///
+    /// Exits with 1 if it finds a problem: data that is missing or damaged, or symbols that this
+    /// version or this machine lacks.
     Inspect(inspect::Arguments),
 }
 

@@ -257,10 +257,11 @@ impl Elf<'_> {
             let offset = relocation.r_offset.get(LE);
             let kind = relocation.r_info.get(LE) as u32;
             let inside = offset >= address && offset - address < size;
-            if inside && relocation_class(machine, kind) == RelocationClass::Relative {
-                if let Some(function) = functions.get_mut(((offset - address) / 8) as usize) {
-                    *function = relocation.r_addend.get(LE) as u64;
-                }
+            if inside
+                && relocation_class(machine, kind) == RelocationClass::Relative
+                && let Some(function) = functions.get_mut(((offset - address) / 8) as usize)
+            {
+                *function = relocation.r_addend.get(LE) as u64;
             }
         }
         // 0 and -1 are ends of lists that the loader skips.

@@ -97,8 +97,10 @@ impl<'a> Program<'a> {
         let header = Header::parse(file)?;
         let flatbuffer = &file[..header.program_size];
         let root = schema::root(flatbuffer).map_err(|e| {
-            let text = e.to_string().replace(['\n', '\t'], " ");
-            err!(InvalidProgram, "the program is damaged: {}", text.trim())
+            // The first line says what is wrong, the others trace the way to it.
+            let text = e.to_string();
+            let what = text.lines().next().unwrap_or_default();
+            err!(InvalidProgram, "the program is damaged: {what}")
         })?;
         let segments = tables(root.segments())
             .enumerate()

@@ -8,6 +8,7 @@ use etmetal::runner::{Program, ValueInfo};
 use serde::Serialize;
 
 use super::libraries::Provided;
+use super::shaders::ShaderContents;
 
 /// The delegate that this project is.
 const BACKEND: &str = "MetalBackend";
@@ -111,15 +112,6 @@ pub struct SymbolContents<'a> {
     /// Absent if that cannot be told here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provided: Option<bool>,
-}
-
-/// A Metal source.
-#[derive(Serialize)]
-pub struct ShaderContents<'a> {
-    pub name: String,
-    pub lines: usize,
-    #[serde(skip)]
-    pub source: &'a str,
 }
 
 impl<'a> Contents<'a> {
@@ -263,7 +255,12 @@ impl<'a> ModelContents<'a> {
                 .map(|&name| LibraryContents { name, found: provided.library(name) })
                 .collect(),
             symbols,
-            shaders: shaders(&info),
+            shaders: info
+                .sources
+                .iter()
+                .enumerate()
+                .map(|(i, &source)| ShaderContents::of(i, source))
+                .collect(),
         })
     }
 }
@@ -299,16 +296,4 @@ fn missing(symbols: &[SymbolContents<'_>]) -> Option<String> {
     let names: Vec<&str> =
         symbols.iter().filter(|s| s.provided == Some(false) && !s.weak).map(|s| s.name).collect();
     (!names.is_empty()).then(|| format!("nothing here provides: {}", names.join(", ")))
-}
-
-fn shaders<'a>(info: &LibraryInfo<'a>) -> Vec<ShaderContents<'a>> {
-    info.sources
-        .iter()
-        .enumerate()
-        .map(|(i, &source)| ShaderContents {
-            name: format!("mps_lib_{i}"),
-            lines: source.lines().count(),
-            source,
-        })
-        .collect()
 }

@@ -2,6 +2,7 @@
 
 mod contents;
 mod libraries;
+mod shaders;
 mod text;
 
 use std::path::{Path, PathBuf};

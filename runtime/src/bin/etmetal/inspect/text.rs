@@ -6,6 +6,7 @@ use super::contents::{
     BlobContents, Contents, DelegateContents, HashedBlob, MethodContents, ModelContents,
     SymbolContents,
 };
+use super::shaders::ShaderContents;
 use crate::output::Style;
 
 /// The whole text.
@@ -89,7 +90,25 @@ impl Indented {
         }
         self.line(2, &self.system_symbols(&others));
         for shader in &model.shaders {
-            self.line(2, &format!("shader {}  {} lines", shader.name, shader.lines));
+            self.shader(shader);
+        }
+    }
+
+    fn shader(&mut self, shader: &ShaderContents<'_>) {
+        self.line(2, &format!("shader {}  {} lines", shader.name, shader.lines));
+        if let Some(problem) = &shader.problem {
+            let text = self.style.red("problem");
+            self.line(3, &format!("{text}  {}", problem.replace('\n', "\n        ")));
+        }
+        for kernel in &shader.kernels {
+            let limit = kernel.max_threads_per_threadgroup;
+            let limit = limit.map(|n| format!("  at most {n} threads in a threadgroup"));
+            let waits = if kernel.synchronises { "  synchronises" } else { "" };
+            let rest = format!("{}{waits}", limit.unwrap_or_default());
+            self.line(3, &format!("kernel {}{rest}", kernel.name));
+            for parameter in &kernel.parameters {
+                self.line(4, &parameter.text());
+            }
         }
     }
 

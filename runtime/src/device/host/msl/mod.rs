@@ -6,6 +6,28 @@
 
 use std::ffi::c_void;
 
+mod cache;
+mod compile;
+mod diagnostics;
+mod emit;
+#[cfg(test)]
+mod harness;
+mod headers;
+mod kernels;
+mod lex;
+mod module;
+mod rewrite;
+mod stored;
+mod strict;
+#[cfg(test)]
+mod tests;
+mod toolchain;
+
+pub use cache::cache_dir;
+pub use kernels::{Access, KernelInfo, Parameter, ParameterKind};
+pub use module::{Module, Native, compile_all};
+pub use toolchain::Toolchain;
+
 /// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.
 #[derive(Debug)]
 #[repr(C)]

@@ -1,0 +1,37 @@
+//! The entry of one kernel: a call of its function with each parameter bound.
+
+use super::LaunchMode;
+use super::kernels::{KernelInfo, ParameterKind};
+
+/// The file name of the entry in the compiler's messages.
+pub(crate) const ENTRY_NAME: &str = "entry";
+
+/// The whole translation unit: our headers, the rewritten shader, the entry.
+///
+/// All functions of the shader get internal linkage, so that clang compiles only what the kernel
+/// uses.
+pub(crate) fn translation_unit(shader: &str, kernel: &KernelInfo) -> String {
+    let bindings: String =
+        kernel.parameters.iter().map(|p| format!(", {}", binding(&p.kind))).collect();
+    let entry = match kernel.mode {
+        LaunchMode::Plain => "MSL_PLAIN_ENTRY",
+        LaunchMode::Fibers => "MSL_FIBERS_ENTRY",
+    };
+    format!(
+        "#include \"msl.h\"\n\
+         #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
+         {shader}\n\
+         #pragma clang attribute pop\n\
+         #line 1 \"{ENTRY_NAME}\"\n\
+         {entry}((&{function}){bindings})\n",
+        function = kernel.function,
+    )
+}
+
+fn binding(kind: &ParameterKind) -> String {
+    match kind {
+        ParameterKind::Buffer { index, .. } => format!("msl::Buffer<{index}>"),
+        ParameterKind::Threadgroup { index } => format!("msl::ThreadgroupBuffer<{index}>"),
+        ParameterKind::Builtin(name) => format!("msl::builtin::{name}"),
+    }
+}

@@ -1,0 +1,133 @@
+//! Runs kernels directly, for tests: no device, no thread pool.
+
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use super::toolchain::{Search, Toolchain};
+use super::{ARENA_SIZE, Launch, LaunchMode, Module, Native};
+use crate::Result;
+
+/// The toolchain of the tests, with a cache directory of this process.
+pub(crate) fn toolchain() -> &'static Arc<Toolchain> {
+    static SHARED: OnceLock<(tempfile::TempDir, Arc<Toolchain>)> = OnceLock::new();
+    let (_, toolchain) = SHARED.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let toolchain = toolchain_at(dir.path());
+        (dir, toolchain)
+    });
+    toolchain
+}
+
+/// The system's compiler with another cache directory.
+pub(crate) fn toolchain_at(cache: &Path) -> Arc<Toolchain> {
+    let search = Search { path: std::env::var_os("PATH"), ..Search::default() };
+    Toolchain::find_with(&search, cache).unwrap()
+}
+
+/// A fiber arena of this thread.
+pub(crate) struct Arena {
+    mapping: *mut c_void,
+    base: *mut c_void,
+}
+
+impl Arena {
+    pub(crate) fn new() -> Arena {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh anonymous mapping.
+        let mapping =
+            unsafe { libc::mmap(std::ptr::null_mut(), 2 * ARENA_SIZE, protection, flags, -1, 0) };
+        assert_ne!(mapping, libc::MAP_FAILED);
+        let offset = mapping.align_offset(ARENA_SIZE);
+        // SAFETY: the mapping is twice as large as the arena, so the aligned part lies in it.
+        let base = unsafe { mapping.byte_add(offset) };
+        Arena { mapping, base }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and no kernel runs.
+        unsafe { libc::munmap(self.mapping, 2 * ARENA_SIZE) };
+    }
+}
+
+/// One dispatch under construction.
+pub(crate) struct Dispatch<'a> {
+    buffers: Vec<(*mut c_void, u64)>,
+    threadgroup_lengths: [u32; 8],
+    grid: [u32; 3],
+    group: [u32; 3],
+    arena: Option<&'a Arena>,
+}
+
+impl<'a> Dispatch<'a> {
+    /// A dispatch of `grid` threads in groups of `group`.
+    pub(crate) fn new(grid: [u32; 3], group: [u32; 3]) -> Self {
+        Dispatch { buffers: Vec::new(), threadgroup_lengths: [0; 8], grid, group, arena: None }
+    }
+
+    /// Binds the next buffer.
+    pub(crate) fn arg<T>(mut self, data: &mut [T]) -> Self {
+        self.buffers.push((data.as_mut_ptr().cast(), size_of_val(data) as u64));
+        self
+    }
+
+    pub(crate) fn threadgroup(mut self, index: usize, bytes: u32) -> Self {
+        self.threadgroup_lengths[index] = bytes;
+        self
+    }
+
+    pub(crate) fn arena(mut self, arena: &'a Arena) -> Self {
+        self.arena = Some(arena);
+        self
+    }
+
+    pub(crate) fn run(self, native: &Native) {
+        let pointers: Vec<_> = self.buffers.iter().map(|b| b.0).collect();
+        let sizes: Vec<_> = self.buffers.iter().map(|b| b.1).collect();
+        let groups = std::array::from_fn(|i| self.grid[i].div_ceil(self.group[i]));
+        let launch = Launch {
+            buffers: pointers.as_ptr(),
+            sizes: sizes.as_ptr(),
+            buffer_count: pointers.len() as u64,
+            grid: self.grid,
+            group: self.group,
+            groups,
+            reserved: 0,
+            threadgroup_lengths: self.threadgroup_lengths,
+        };
+        let count = |extent: [u32; 3]| extent.iter().map(|&n| u64::from(n)).product::<u64>();
+        let own;
+        let (arena, total) = match native.mode {
+            LaunchMode::Plain => (std::ptr::null_mut(), count(self.grid)),
+            LaunchMode::Fibers => {
+                let arena = match self.arena {
+                    Some(arena) => arena,
+                    None => {
+                        own = Arena::new();
+                        &own
+                    }
+                };
+                (arena.base, count(groups))
+            }
+        };
+        // In two parts, as two workers would take them.
+        let middle = total / 2;
+        for (begin, end) in [(0, middle), (middle, total)] {
+            // SAFETY: the buffers outlive the call and the tests bind what their kernels use.
+            unsafe { (native.entry)(&launch, arena, begin, end) };
+        }
+    }
+}
+
+/// Parses a source with the shared toolchain.
+pub(crate) fn module(source: &str) -> Result<Module> {
+    Module::parse(source, toolchain())
+}
+
+/// Compiles one kernel of a source.
+pub(crate) fn kernel(source: &str, name: &str) -> Native {
+    module(source).and_then(|m| m.compile(name)).unwrap_or_else(|e| panic!("{e}"))
+}

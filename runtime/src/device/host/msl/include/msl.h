@@ -1,0 +1,17 @@
+// Everything that a rewritten shader needs.
+#pragma once
+#include "base.h"
+#include "bfloat.h"
+#include "limits.h"
+#include "vec.h"
+#include "matrix.h"
+#include "float_math.h"
+#include "math.h"
+#include "integer.h"
+#include "geometric.h"
+#include "atomic.h"
+#include "fiber.h"
+#include "launch.h"
+#include "simdgroup.h"
+#include "simdgroup_matrix.h"
+#include "address_spaces.h"

@@ -1,0 +1,154 @@
+//! One shader source, from text to loaded kernels.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::cache;
+use super::compile;
+use super::diagnostics;
+use super::kernels::{KernelInfo, analyse};
+use super::lex::lex;
+use super::rewrite::{Rewritten, rewrite};
+use super::stored;
+use super::strict;
+use super::toolchain::Toolchain;
+use super::{Entry, LaunchMode};
+use crate::Result;
+use crate::error::err;
+
+/// One MSL source, checked and analysed. Its kernels compile one by one, when asked for.
+#[derive(Debug)]
+pub struct Module {
+    source: String,
+    toolchain: Arc<Toolchain>,
+    /// Key of this source in the cache.
+    key: String,
+    kernels: Vec<KernelInfo>,
+    /// The C++ text; made when a kernel has to be compiled, since a warm cache needs none.
+    rewritten: OnceLock<Result<Rewritten>>,
+}
+
+impl Module {
+    /// Reads a source: preprocesses it, checks it, finds its kernels. What was read before is
+    /// taken from the cache without running the compiler.
+    ///
+    /// # Errors
+    /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with MSL lines and their text.
+    pub fn parse(source: &str, toolchain: &Arc<Toolchain>) -> Result<Module> {
+        let key = cache::key(&[toolchain.identity(), source.as_bytes()]);
+        let name = format!("{key}.kernels");
+        let stored = toolchain.cache().read_text(&name).and_then(|t| stored::read_kernels(&t));
+        let rewritten = OnceLock::new();
+        let kernels = match stored {
+            Some(kernels) => kernels,
+            None => {
+                let (kernels, text) = analyse_source(source, toolchain)?;
+                toolchain.cache().write_text(&name, &stored::write_kernels(&kernels));
+                _ = rewritten.set(Ok(text));
+                kernels
+            }
+        };
+        let toolchain = toolchain.clone();
+        Ok(Module { source: source.to_string(), toolchain, key, kernels, rewritten })
+    }
+
+    /// Its kernels, in source order.
+    pub fn kernels(&self) -> &[KernelInfo] {
+        &self.kernels
+    }
+
+    /// Compiles and loads one kernel, from the cache if it was compiled before.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound), listing the names there are;
+    /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with MSL lines.
+    pub fn compile(&self, kernel: &str) -> Result<Native> {
+        let Some(info) = self.kernels.iter().find(|k| k.name == kernel) else {
+            let names: Vec<_> = self.kernels.iter().map(|k| k.name.as_str()).collect();
+            return Err(err!(
+                NotFound,
+                "the shader has no kernel {kernel:?}; it has: {}",
+                if names.is_empty() { "none".to_string() } else { names.join(", ") }
+            ));
+        };
+        let cache = self.toolchain.cache();
+        let key = cache::key(&[self.key.as_bytes(), kernel.as_bytes()]);
+        let name = format!("{key}.kernel");
+        let known = cache.read_text(&name).and_then(|digest| cache.library(&key, digest.trim()));
+        if let Some(native) = known.and_then(|path| compile::load(&path, info.mode).ok()) {
+            return Ok(native);
+        }
+        let scratch = cache.scratch()?;
+        let made = scratch.path().join("kernel.so");
+        compile::compile(&self.source, self.rewritten()?, info, &self.toolchain, &made)?;
+        match cache.keep_library(&key, &made) {
+            Some((path, digest)) => {
+                let native = compile::load(&path, info.mode)?;
+                cache.write_text(&name, &digest);
+                Ok(native)
+            }
+            // The file may go once it is loaded.
+            None => compile::load(&made, info.mode),
+        }
+    }
+
+    fn rewritten(&self) -> Result<&Rewritten> {
+        let made = self
+            .rewritten
+            .get_or_init(|| analyse_source(&self.source, &self.toolchain).map(|(_, text)| text));
+        made.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// Preprocesses, checks and rewrites a source.
+fn analyse_source(source: &str, toolchain: &Toolchain) -> Result<(Vec<KernelInfo>, Rewritten)> {
+    let text = compile::preprocess(source, toolchain)?;
+    let tokens = lex(&text).map_err(|d| diagnostics::error(source, &[d]))?;
+    strict::check(&tokens).map_err(|list| diagnostics::error(source, &list))?;
+    let analysis = analyse(&tokens).map_err(|list| diagnostics::error(source, &list))?;
+    let left_out = strict::twins(&tokens);
+    let rewritten = rewrite(&text, &tokens, &analysis, left_out);
+    Ok((analysis.kernels, rewritten))
+}
+
+/// One compiled kernel. Keeps its code loaded; dropping it unloads the code, so it must outlive
+/// every call of `entry`.
+#[derive(Debug)]
+pub struct Native {
+    /// The code.
+    pub entry: Entry,
+    /// How to call it.
+    pub mode: LaunchMode,
+    /// Bytes of threadgroup memory that the kernel declares itself.
+    pub static_threadgroup_memory: u32,
+    #[expect(dead_code, reason = "held so that the code stays loaded")]
+    pub(super) library: compile::Library,
+}
+
+/// Compiles several kernels at once, on at most `threads` threads; results in the order of the
+/// jobs.
+pub fn compile_all(jobs: &[(&Module, &str)], threads: usize) -> Vec<Result<Native>> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Native>>>> =
+        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some((module, kernel)) = jobs.get(i) else { return };
+            let result = module.compile(kernel);
+            if let Ok(mut slot) = results[i].lock() {
+                *slot = Some(result);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let lost = || err!(Internal, "a kernel's compilation was lost");
+    results
+        .into_iter()
+        .map(|slot| slot.into_inner().ok().flatten().unwrap_or_else(|| Err(lost())))
+        .collect()
+}
