@@ -19,9 +19,9 @@ const BLOCK: usize = 512;
 const TOGETHER: usize = 4;
 
 /// Whether a product with this many rows is one of these: the lines of `b`, rows or columns, must
-/// lie densely.
+/// lie densely, and there must be some.
 pub(super) fn suits(rows: usize, b: &Matrix) -> bool {
-    rows <= MOST_ROWS && (b.row_stride == 1 || b.column_stride == 1)
+    rows <= MOST_ROWS && b.rows > 0 && (b.row_stride == 1 || b.column_stride == 1)
 }
 
 /// `sums += alpha · a @ b`; `sums` has the rows of `a` and the columns of `b`, densely.
