@@ -6,7 +6,7 @@ fn main() {
 }
 
 /// Models bind to the symbols of the C ABI at run time, also where this library is part of an
-/// executable: of this package, that is its command and its unit tests.
+/// executable: of this package, that is its tests.
 fn export_from_executables() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         for symbols in ["aoti_torch_*", "etmetal_*"] {
