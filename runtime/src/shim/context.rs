@@ -51,7 +51,7 @@ impl ModelContext {
     pub fn new(device: Arc<dyn Device>) -> Arc<Self> {
         Arc::new(ModelContext {
             device,
-            owner: Owner::new(),
+            owner: Owner::unique(),
             libraries: Mutex::default(),
             weights: Mutex::new(None),
         })
