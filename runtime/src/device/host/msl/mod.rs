@@ -22,6 +22,7 @@ mod strict;
 #[cfg(test)]
 mod tests;
 mod toolchain;
+mod version;
 
 pub use cache::cache_dir;
 pub use kernels::{Access, KernelInfo, Parameter, ParameterKind};

@@ -311,7 +311,7 @@ MSL_INLINE float tan(float x) {
 
 // The angle pi * x: its quadrant is exact, whatever the size of x.
 MSL_INLINE Reduced reduce_half_turns(float x) {
-  float turns = x - 2.0f * __builtin_floorf(x * 0.5f);  // in [0, 2]
+  float turns = x - 2.0f * __builtin_rintf(x * 0.5f);  // in [-1, 1]
   float quadrant = __builtin_rintf(turns * 2.0f);
   return {(double)(turns - quadrant * 0.5f) * 3.1415926535897931, (int)quadrant};
 }
