@@ -1,2 +1,31 @@
-//! Placeholder.
-fn main() {}
+//! Compiles the C++ part of the C ABI, and exports the C ABI from executables.
+
+fn main() {
+    export_from_executables();
+    compile_callback();
+}
+
+/// Models bind to the symbols of the C ABI at run time, also where this library is part of an
+/// executable: of this package, that is its command and its unit tests.
+fn export_from_executables() {
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        for symbols in ["aoti_torch_*", "etmetal_*"] {
+            println!("cargo::rustc-link-arg=-Wl,--export-dynamic-symbol={symbols}");
+        }
+    }
+}
+
+fn compile_callback() {
+    println!("cargo::rerun-if-changed=cpp/callback.cpp");
+    // Type-checking the Apple code on another system needs no objects, and there is no SDK.
+    let target_is_apple = std::env::var("CARGO_CFG_TARGET_VENDOR").as_deref() == Ok("apple");
+    if target_is_apple && !cfg!(target_vendor = "apple") {
+        return;
+    }
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .file("cpp/callback.cpp")
+        .flag_if_supported("-fexceptions")
+        .compile("etmetal_callback");
+}

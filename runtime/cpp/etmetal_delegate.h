@@ -69,6 +69,9 @@ const char* etmetal_last_error(void);
  * writes at most `capacity` bytes including it. */
 size_t etmetal_stats_json(char* buffer, size_t capacity);
 
+/* Turns statistics on or off; they are off unless ETMETAL_STATS=1. */
+void etmetal_stats_enable(bool on);
+
 #ifdef __cplusplus
 }
 #endif

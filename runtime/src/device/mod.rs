@@ -100,6 +100,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with the compiler's messages.
     fn compile(&self, source: &str) -> Result<Arc<dyn DeviceLibrary>>;
 
+    /// [`Device::compile`] for many sources at once, kernels included where a device compiles
+    /// those late: what loading a model does, so that its first run need not wait. A device
+    /// that can does it in parallel. The result of each source stands at its place.
+    fn precompile(&self, sources: &[&str]) -> Vec<Result<Arc<dyn DeviceLibrary>>> {
+        sources.iter().map(|source| self.compile(source)).collect()
+    }
+
     /// Builds the executable of an op graph (see [`crate::graph`], which caches it).
     ///
     /// # Errors
@@ -314,7 +321,9 @@ pub fn default_device() -> Result<Arc<dyn Device>> {
     static DEFAULT: std::sync::OnceLock<Result<Arc<dyn Device>>> = std::sync::OnceLock::new();
     DEFAULT
         .get_or_init(|| match std::env::var("ETMETAL_DEVICE").as_deref() {
-            Err(_) | Ok("" | "host") => Ok(host::HostDevice::shared() as Arc<dyn Device>),
+            Err(_) | Ok("" | "host") => {
+                host::HostDevice::try_shared().map(|device| device as Arc<dyn Device>)
+            }
             Ok(other) => Err(crate::error::err!(
                 InvalidArgument,
                 "ETMETAL_DEVICE={other:?} names no device of this build; use \"host\""

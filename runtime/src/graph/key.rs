@@ -1,8 +1,10 @@
 //! What identifies an op graph.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
-use crate::tensor::DType;
+use crate::tensor::{DType, Layout, Tensor};
 
 /// An operator and its scalars. Float scalars are kept as bits so that keys can be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,6 +20,27 @@ pub enum GraphOp {
         /// `f64::to_bits` of alpha.
         alpha: u64,
     },
+    /// `out = input`, converted to out's dtype; operands out, input of the same sizes (a
+    /// broadcast input has strides of 0).
+    Copy,
+}
+
+impl GraphOp {
+    /// PyTorch's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            GraphOp::Mm => "mm",
+            GraphOp::Bmm => "bmm",
+            GraphOp::Addmm { .. } => "addmm",
+            GraphOp::Copy => "copy_",
+        }
+    }
+}
+
+impl fmt::Display for GraphOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// How an operand lies in memory, as far as it changes the graph.
@@ -29,6 +52,25 @@ pub enum StrideClass {
     Transposed,
     /// Anything else.
     Strided,
+}
+
+impl StrideClass {
+    /// The class of a layout.
+    pub fn of(layout: &Layout) -> Self {
+        if layout.is_contiguous() {
+            return StrideClass::Contiguous;
+        }
+        let mut swapped = layout.clone();
+        let dim = swapped.dim();
+        if dim >= 2 {
+            swapped.sizes.swap(dim - 1, dim - 2);
+            swapped.strides.swap(dim - 1, dim - 2);
+            if swapped.is_contiguous() {
+                return StrideClass::Transposed;
+            }
+        }
+        StrideClass::Strided
+    }
 }
 
 /// One operand's part of the key.
@@ -50,4 +92,38 @@ pub struct GraphKey {
     pub op: GraphOp,
     /// Output first, then inputs.
     pub operands: SmallVec<[OperandKey; 4]>,
+}
+
+impl GraphKey {
+    /// The key of `op` on these tensors, output first.
+    pub fn new(op: GraphOp, operands: &[&Tensor]) -> Self {
+        let operands = operands
+            .iter()
+            .map(|tensor| OperandKey {
+                dtype: tensor.dtype(),
+                sizes: tensor.layout().sizes.clone(),
+                strides: StrideClass::of(tensor.layout()),
+            })
+            .collect();
+        GraphKey { op, operands }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stride_classes() {
+        let class =
+            |sizes: &[i64], strides: &[i64]| StrideClass::of(&Layout::new(sizes, strides).unwrap());
+        assert_eq!(class(&[2, 3], &[3, 1]), StrideClass::Contiguous);
+        assert_eq!(class(&[2, 3], &[1, 2]), StrideClass::Transposed);
+        assert_eq!(class(&[4, 2, 3], &[6, 1, 2]), StrideClass::Transposed);
+        assert_eq!(class(&[2, 3], &[4, 1]), StrideClass::Strided);
+        assert_eq!(class(&[2, 3], &[0, 1]), StrideClass::Strided);
+        assert_eq!(class(&[3], &[2]), StrideClass::Strided);
+        assert_eq!(class(&[], &[]), StrideClass::Contiguous);
+        assert_eq!(class(&[0, 3], &[7, 7]), StrideClass::Contiguous);
+    }
 }

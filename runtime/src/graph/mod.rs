@@ -4,5 +4,25 @@
 mod cache;
 mod key;
 
-pub use cache::{CacheStats, GraphCache};
+use crate::Result;
+use crate::device::Operand;
+use crate::stream::Stream;
+use crate::tensor::Tensor;
+
+pub use cache::{CAPACITY_VARIABLE, CacheStats, DEFAULT_CAPACITY, GraphCache};
 pub use key::{GraphKey, GraphOp, OperandKey, StrideClass};
+
+/// Encodes `op` on these tensors, output first, on `stream`.
+///
+/// # Errors
+/// The device cannot lower it, or refuses the operands; the message names the op.
+pub fn encode(stream: &Stream, op: GraphOp, tensors: &[&Tensor]) -> Result<()> {
+    use crate::error::Context as _;
+
+    let name = op.name();
+    let key = GraphKey::new(op, tensors);
+    let executable =
+        GraphCache::of(stream.device())?.get(&**stream.device(), &key).context(|| name)?;
+    let operands: smallvec::SmallVec<[Operand; 4]> = tensors.iter().map(|t| t.operand()).collect();
+    stream.run(&executable, &operands).context(|| name)
+}

@@ -1,1 +1,20 @@
-//! placeholder
+//! Operators that are not generated kernels.
+//!
+//! One file an operator: it checks shapes and dtypes as PyTorch does, prepares operands, and
+//! encodes an op graph or kernels on the stream. Nothing here waits for the device.
+
+mod addmm;
+mod bmm;
+mod copy;
+mod fill;
+mod matmul;
+mod mm;
+mod overlap;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use addmm::addmm;
+pub use bmm::bmm;
+pub use copy::{broadcast_to, copy};
+pub use fill::zero;
+pub use mm::mm;

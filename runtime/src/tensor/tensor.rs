@@ -106,11 +106,11 @@ impl Layout {
 
     /// Whether elements lie in row-major order without gaps (dimensions of size 1 do not count).
     pub fn is_contiguous(&self) -> bool {
+        if self.sizes.contains(&0) {
+            return true;
+        }
         let mut expected = 1;
         for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
-            if size == 0 {
-                return true;
-            }
             if size != 1 {
                 if stride != expected {
                     return false;
@@ -303,6 +303,7 @@ mod tests {
         let empty = Layout::contiguous(&[3, 0, 2]).unwrap();
         assert_eq!((empty.numel(), empty.extent()), (0, 0));
         assert!(empty.is_contiguous() && empty.is_dense());
+        assert!(Layout::new(&[0, 3], &[7, 7]).unwrap().is_contiguous(), "whatever the strides");
     }
 
     #[test]

@@ -105,7 +105,8 @@ fn analyse_source(source: &str, toolchain: &Toolchain) -> Result<(Vec<KernelInfo
     let tokens = lex(&text).map_err(|d| diagnostics::error(source, &[d]))?;
     strict::check(&tokens).map_err(|list| diagnostics::error(source, &list))?;
     let analysis = analyse(&tokens).map_err(|list| diagnostics::error(source, &list))?;
-    let rewritten = rewrite(&text, &tokens, &analysis);
+    let left_out = strict::twins(&tokens);
+    let rewritten = rewrite(&text, &tokens, &analysis, left_out);
     Ok((analysis.kernels, rewritten))
 }
 

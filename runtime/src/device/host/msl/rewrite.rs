@@ -67,20 +67,27 @@ pub(crate) fn normalise_markers(preprocessed: &str) -> String {
     text
 }
 
-/// Rewrites the preprocessed text whose tokens these are.
-pub(crate) fn rewrite(text: &str, tokens: &[Token<'_>], analysis: &Analysis) -> Rewritten {
+/// Rewrites the preprocessed text whose tokens these are. The token ranges `left_out` go, too.
+pub(crate) fn rewrite(
+    text: &str,
+    tokens: &[Token<'_>],
+    analysis: &Analysis,
+    left_out: Vec<Range<usize>>,
+) -> Rewritten {
     let mut edits = Vec::new();
     // Names that the shader itself declares: its own structs may have a member `rgb`.
     let declared: HashSet<&str> = (0..tokens.len())
         .filter(|&i| tokens[i].is_ident() && !is_member(tokens, i))
         .map(|i| tokens[i].text)
         .collect();
-    let mut instantiations = analysis.instantiations.iter().peekable();
+    let mut removed = [analysis.instantiations.clone(), left_out].concat();
+    removed.sort_by_key(|range| range.start);
+    let mut removed = removed.into_iter().peekable();
     let mut at = 0;
     while at < tokens.len() {
-        if let Some(range) = instantiations.next_if(|r| r.start == at) {
-            edits.push(edit(tokens, range.clone(), String::new()));
+        if let Some(range) = removed.next_if(|r| r.start == at) {
             at = range.end;
+            edits.push(edit(tokens, range, String::new()));
             continue;
         }
         if let Some(end) = attribute_end(tokens, at) {
@@ -242,7 +249,7 @@ mod tests {
 
     fn rewritten(source: &str) -> Rewritten {
         let tokens = lex(source).unwrap();
-        rewrite(source, &tokens, &analyse(&tokens).unwrap())
+        rewrite(source, &tokens, &analyse(&tokens).unwrap(), Vec::new())
     }
 
     #[test]

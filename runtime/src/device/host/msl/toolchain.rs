@@ -144,6 +144,7 @@ impl Toolchain {
     pub(crate) fn compile_flags(&self) -> Vec<&'static str> {
         let mut flags: Vec<&'static str> = Vec::new();
         flags.extend(LANGUAGE_FLAGS);
+        flags.extend(STRICT_FLAGS);
         flags.extend(CODE_FLAGS);
         if cfg!(target_arch = "x86_64") {
             flags.push("-mprefer-vector-width=512");
@@ -178,6 +179,10 @@ const LANGUAGE_FLAGS: [&str; 11] = [
 /// What MSL 3.1 on macOS defines.
 const MSL_MACROS: [&str; 4] =
     ["-D__METAL__=1", "-D__METAL_VERSION__=310", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOAT__=1"];
+
+/// Warnings of clang that are errors of Apple's compiler.
+const STRICT_FLAGS: [&str; 4] =
+    ["-Wvla", "-Werror=vla", "-Wc++11-narrowing", "-Werror=c++11-narrowing"];
 
 /// Code generation. Safe math: AOTInductor expects IEEE results, without contraction.
 /// A fiber's stack is small, so a frame that would not fit is an error (see `fiber.h`).

@@ -4,11 +4,9 @@
 
 namespace metal {
 
+// MSL has no acquire and release.
 enum memory_order {
   memory_order_relaxed = __ATOMIC_RELAXED,
-  memory_order_acquire = __ATOMIC_ACQUIRE,
-  memory_order_release = __ATOMIC_RELEASE,
-  memory_order_acq_rel = __ATOMIC_ACQ_REL,
   memory_order_seq_cst = __ATOMIC_SEQ_CST,
 };
 enum thread_scope {
@@ -34,6 +32,8 @@ MSL_INLINE constexpr mem_flags operator&(mem_flags a, mem_flags b) {
 
 template <class T>
 struct _atomic {
+  static_assert(msl::is_one_of<T, int, uint, bool, ulong, float>,
+                "Metal has atomic<T> for int, uint, bool, ulong and float");
   T value;
 };
 template <class T>
@@ -57,6 +57,30 @@ namespace msl {
 template <class T>
 MSL_INLINE T* atomic_address(const volatile metal::_atomic<T>* object) {
   return const_cast<T*>(&object->value);
+}
+
+// Which atomics a GPU can read, change and write in one step.
+template <class T>
+MSL_INLINE void check_fetch_add() {
+  static_assert(is_one_of<T, int, uint, float>,
+                "Metal adds to and subtracts from atomic_int, atomic_uint and atomic_float only");
+}
+template <class T>
+MSL_INLINE void check_fetch_sub() {
+  check_fetch_add<T>();
+}
+template <class T>
+MSL_INLINE void check_fetch_bits() {
+  static_assert(is_one_of<T, int, uint>,
+                "Metal has this operation for atomic_int and atomic_uint only");
+}
+template <class T>
+MSL_INLINE void check_fetch_max() {
+  check_fetch_bits<T>();
+}
+template <class T>
+MSL_INLINE void check_fetch_min() {
+  check_fetch_bits<T>();
 }
 
 // new = update(old), as one step; gives old. Orders beyond relaxed are those of the caller.
@@ -105,6 +129,7 @@ MSL_INLINE bool atomic_compare_exchange_weak_explicit(volatile _atomic<T>* objec
   template <class T, class U>                                                                 \
   MSL_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T>* object, U operand,         \
                                               memory_order order) {                           \
+    msl::check_fetch_##name<T>();                                                             \
     T value = T(operand);                                                                     \
     if constexpr (is_integral_v<T> && !is_same_v<T, bool>)                                    \
       return builtin(msl::atomic_address(object), value, order);                              \
@@ -121,6 +146,7 @@ MSL_ATOMIC_FETCH(min, __atomic_fetch_min, value < old ? value : old)
   template <class T, class U>                                                                 \
   MSL_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T>* object, U operand,         \
                                               memory_order order) {                           \
+    msl::check_fetch_bits<T>();                                                               \
     return builtin(msl::atomic_address(object), T(operand), order);                           \
   }
 MSL_ATOMIC_BITWISE(and, __atomic_fetch_and)
@@ -128,14 +154,14 @@ MSL_ATOMIC_BITWISE(or, __atomic_fetch_or)
 MSL_ATOMIC_BITWISE(xor, __atomic_fetch_xor)
 #undef MSL_ATOMIC_BITWISE
 
-// Minimum and maximum that give nothing back: what MSL has for ulong.
-template <class T, class U>
-MSL_INLINE void atomic_max_explicit(volatile _atomic<T>* object, U value, memory_order order) {
-  atomic_fetch_max_explicit(object, value, order);
+// Minimum and maximum that give nothing back: for ulong alone, and all that it has of the kind.
+MSL_INLINE void atomic_max_explicit(volatile _atomic<ulong>* object, ulong value,
+                                    memory_order order) {
+  __atomic_fetch_max(msl::atomic_address(object), value, order);
 }
-template <class T, class U>
-MSL_INLINE void atomic_min_explicit(volatile _atomic<T>* object, U value, memory_order order) {
-  atomic_fetch_min_explicit(object, value, order);
+MSL_INLINE void atomic_min_explicit(volatile _atomic<ulong>* object, ulong value,
+                                    memory_order order) {
+  __atomic_fetch_min(msl::atomic_address(object), value, order);
 }
 
 }  // namespace metal

@@ -4,13 +4,15 @@
 //! address space of parameters, of local and of program-scope variables, and of plain expressions
 //! of them (`p`, `p + i`, `&p[i]`, `&x`). Of anything else it knows nothing and says nothing.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use super::super::lex::{Token, attribute_end, matching, matching_angle};
+use super::super::lex::{Token, matching, matching_angle};
+use super::names::{
+    Held, Scope, declarators, end_of, globals, parameter_declarator, split, statements,
+};
 use super::outline::Function;
-use super::specifiers::{Specifiers, local_record, starts_statement};
-use super::words::{is_address_space, is_qualifier};
+use super::specifiers::starts_statement;
+use super::words::is_address_space;
 use super::{Findings, Source};
 
 /// The rule's name in messages.
@@ -21,8 +23,7 @@ pub(super) fn check(source: &Source<'_>, findings: &mut Findings) {
     let globals = globals(source);
     for function in &source.outline.functions {
         let Some(body) = &function.body else { continue };
-        let names = names(source, function, body, &globals);
-        let scope = Scope { source, names };
+        let scope = Scope::of(source, function, body, &globals);
         declarations(&scope, body, findings);
         for at in body.clone() {
             assignment(&scope, body, at, findings);
@@ -32,218 +33,8 @@ pub(super) fn check(source: &Source<'_>, findings: &mut Findings) {
     }
 }
 
-/// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held<'a> {
-    /// A pointer into this address space, or an array in it.
-    Pointer(&'a str),
-    /// An object in this address space that is no pointer.
-    Object(&'a str),
-    /// Something that this rule does not know.
-    Unknown,
-}
-
-/// A function's names and what they stand for.
-struct Scope<'s, 'a> {
-    source: &'s Source<'a>,
-    names: HashMap<&'a str, Held<'a>>,
-}
-
-/// One declarator: `*p`, `a[4]`, `&r`.
-struct Declarator<'a> {
-    name: &'a Token<'a>,
-    held: Held<'a>,
-    /// Tokens of the initialiser behind `=`.
-    value: Option<Range<usize>>,
-}
-
-/// The declarator in `range` of a declaration with address space `space` (none written: `None`).
-fn declarator<'a>(
-    tokens: &'a [Token<'a>],
-    space: Option<&'a str>,
-    is_auto: bool,
-    range: Range<usize>,
-) -> Option<Declarator<'a>> {
-    let mut stars = 0;
-    let mut reference = false;
-    let mut at = range.start;
-    while at < range.end {
-        let token = &tokens[at];
-        if token.is("*") {
-            stars += 1;
-        } else if token.is("&") || token.is("&&") {
-            reference = true;
-        } else if !is_qualifier(token) {
-            break;
-        }
-        at += 1;
-    }
-    let name = tokens[..range.end].get(at).filter(|token| token.is_ident())?;
-    let array = tokens[..range.end].get(at + 1).is_some_and(|next| next.is("["))
-        && attribute_end(tokens, at + 1).is_none();
-    let held = match (stars, reference, array) {
-        _ if is_auto && (stars > 0 || reference) => Held::Unknown,
-        (0, false, false) => Held::Object(space.unwrap_or("thread")),
-        (0, false, true) => Held::Pointer(space.unwrap_or("thread")),
-        (0, true, false) => space.map_or(Held::Unknown, Held::Object),
-        (1, false, false) => space.map_or(Held::Unknown, Held::Pointer),
-        _ => Held::Unknown,
-    };
-    let equals = (at..range.end).find(|&i| tokens[i].is("="));
-    Some(Declarator { name, held, value: equals.map(|i| i + 1..range.end) })
-}
-
-/// The declarators of the declaration at `range.start`; none if there is no declaration.
-fn declarators<'a>(source: &Source<'a>, range: Range<usize>) -> Vec<Declarator<'a>> {
-    let tokens = source.tokens;
-    let Some(specifiers) = Specifiers::read(tokens, &range) else { return Vec::new() };
-    let first = &tokens[specifiers.declarator];
-    let begins = first.is_ident() || first.is("*") || first.is("&") || first.is("&&");
-    // `a * b;` and `return x;` are no declarations.
-    let word = tokens[specifiers.type_at].text;
-    if !begins || ["return", "else", "case", "delete", "goto", "throw", "using"].contains(&word) {
-        return Vec::new();
-    }
-    let is_auto = word == "auto" || word == "decltype";
-    let space = specifiers.space.map(|at| tokens[at].text);
-    let end = end_of(tokens, specifiers.declarator, range.end, &[";", ":"]);
-    let parts = split(tokens, specifiers.declarator..end);
-    parts.into_iter().filter_map(|part| declarator(tokens, space, is_auto, part)).collect()
-}
-
-/// Index of the first of `stops` behind `at` outside brackets.
-fn end_of(tokens: &[Token<'_>], at: usize, end: usize, stops: &[&str]) -> usize {
-    let mut i = at;
-    while i < end {
-        let token = &tokens[i];
-        if stops.iter().any(|stop| token.is(stop)) || [")", "]", "}"].iter().any(|t| token.is(t)) {
-            return i;
-        }
-        i = match token.text {
-            "(" | "[" | "{" => matching(tokens, i).map_or(end, |close| close + 1),
-            _ => i + 1,
-        };
-    }
-    end
-}
-
-/// The parts of `range` between commas.
-fn split(tokens: &[Token<'_>], range: Range<usize>) -> Vec<Range<usize>> {
-    let mut parts = Vec::new();
-    let mut start = range.start;
-    let mut at = range.start;
-    while at < range.end {
-        let angle = tokens[at].is("<") && at > 0 && tokens[at - 1].is_ident();
-        if angle && let Some(close) = matching_angle(tokens, at) {
-            at = close + 1;
-            continue;
-        }
-        let stop = end_of(tokens, at, range.end, &[",", "<"]);
-        if stop < range.end && tokens[stop].is("<") {
-            at = if stop == at { stop + 1 } else { stop };
-            continue;
-        }
-        if start < stop {
-            parts.push(start..stop);
-        }
-        start = stop + 1;
-        at = start;
-    }
-    if start < range.end {
-        parts.push(start..range.end);
-    }
-    parts
-}
-
-/// Program-scope arrays and constants.
-fn globals<'a>(source: &Source<'a>) -> HashMap<&'a str, Held<'a>> {
-    let mut names = HashMap::new();
-    for variable in source.outline.variables.iter().filter(|variable| !variable.member) {
-        for declarator in declarators(source, variable.range.clone()) {
-            note(&mut names, declarator.name.text, declarator.held);
-        }
-    }
-    names
-}
-
-/// Notes a name; one with two meanings is unknown.
-fn note<'a>(names: &mut HashMap<&'a str, Held<'a>>, name: &'a str, held: Held<'a>) {
-    names
-        .entry(name)
-        .and_modify(|old| {
-            if *old != held {
-                *old = Held::Unknown
-            }
-        })
-        .or_insert(held);
-}
-
-/// All names of a function: parameters, locals, and globals that no local hides.
-fn names<'a>(
-    source: &Source<'a>,
-    function: &Function<'a>,
-    body: &Range<usize>,
-    globals: &HashMap<&'a str, Held<'a>>,
-) -> HashMap<&'a str, Held<'a>> {
-    let tokens = source.tokens;
-    let mut names = HashMap::new();
-    for parameter in &function.parameters {
-        if let Some(declarator) = parameter_declarator(source, parameter) {
-            note(&mut names, declarator.name.text, declarator.held);
-        }
-    }
-    for at in statements(tokens, body) {
-        for declarator in declarators(source, at..body.end) {
-            note(&mut names, declarator.name.text, declarator.held);
-        }
-        // `auto [a, b] = f();`
-        if tokens[at].is("auto") && tokens.get(at + 1).is_some_and(|next| next.is("[")) {
-            let close = matching(tokens, at + 1).unwrap_or(at);
-            for token in tokens[at..close].iter().filter(|token| token.is_ident()) {
-                note(&mut names, token.text, Held::Unknown);
-            }
-        }
-    }
-    for (name, held) in globals {
-        names.entry(name).or_insert(*held);
-    }
-    names
-}
-
-fn parameter_declarator<'a>(source: &Source<'a>, range: &Range<usize>) -> Option<Declarator<'a>> {
-    let tokens = source.tokens;
-    let specifiers = Specifiers::read(&tokens[..range.end], range)?;
-    let space = specifiers.space.map(|at| tokens[at].text);
-    let is_auto = tokens[specifiers.type_at].is("auto");
-    declarator(tokens, space, is_auto, specifiers.declarator..range.end)
-}
-
-/// Where statements start, records defined in the function left out.
-fn statements(tokens: &[Token<'_>], body: &Range<usize>) -> Vec<usize> {
-    let mut list = Vec::new();
-    let mut at = body.start;
-    while at < body.end {
-        if let Some(behind) = local_record(tokens, at) {
-            at = behind;
-            continue;
-        }
-        if starts_statement(tokens, body, at) {
-            list.push(at);
-        }
-        at += 1;
-    }
-    list
-}
-
+/// What plain expressions point into.
 impl<'a> Scope<'_, 'a> {
-    /// What the name at `at` stands for; nothing for a member or a qualified name.
-    fn held(&self, at: usize) -> Option<Held<'a>> {
-        let tokens = self.source.tokens;
-        let token = tokens.get(at).filter(|token| token.is_ident())?;
-        let member = at > 0 && [".", "->", "::"].iter().any(|text| tokens[at - 1].is(text));
-        if member { None } else { self.names.get(token.text).copied() }
-    }
-
     /// The address space that the expression in `range` points into.
     fn points_into(&self, range: &Range<usize>) -> Option<&'a str> {
         let tokens = self.source.tokens;
@@ -251,14 +42,14 @@ impl<'a> Scope<'_, 'a> {
         let name = range.start + usize::from(address);
         let mut at = name + 1;
         let space = match self.held(name).filter(|_| name < range.end)? {
-            Held::Pointer(space) if !address => space,
-            Held::Pointer(space) => {
+            Held::Pointer(to) if !address => to.space,
+            Held::Pointer(to) => {
                 // `&p[i]`
                 let open = tokens.get(at).filter(|next| next.is("["))?;
                 at = matching(tokens, at).filter(|_| open.is("["))? + 1;
-                space
+                to.space
             }
-            Held::Object(space) if address => space,
+            Held::Object(object) if address => object.space,
             _ => return None,
         };
         while address && at + 1 < range.end && tokens[at].is(".") {
@@ -279,10 +70,10 @@ impl<'a> Scope<'_, 'a> {
     fn lies_in(&self, range: &Range<usize>) -> Option<&'a str> {
         let tokens = self.source.tokens;
         match (self.held(range.start)?, range.len()) {
-            (Held::Object(space), 1) => Some(space),
-            (Held::Pointer(space), 4..) if tokens[range.start + 1].is("[") => {
+            (Held::Object(object), 1) => Some(object.space),
+            (Held::Pointer(to), 4..) if tokens[range.start + 1].is("[") => {
                 let close = matching(tokens, range.start + 1)?;
-                (close + 1 == range.end).then_some(space)
+                (close + 1 == range.end).then_some(to.space)
             }
             _ => None,
         }
@@ -297,7 +88,7 @@ fn declarations(scope: &Scope<'_, '_>, body: &Range<usize>, findings: &mut Findi
             let (Held::Pointer(to), Some(value)) = (declarator.held, declarator.value) else {
                 continue;
             };
-            complain_if_moved(scope, declarator.name, to, &value, findings);
+            complain_if_moved(scope, declarator.name, to.space, &value, findings);
         }
     }
 }
@@ -310,7 +101,7 @@ fn assignment(scope: &Scope<'_, '_>, body: &Range<usize>, at: usize, findings: &
     }
     if let Some(Held::Pointer(to)) = scope.held(at) {
         let end = end_of(tokens, at + 2, body.end, &[";", ","]);
-        complain_if_moved(scope, &tokens[at], to, &(at + 2..end), findings);
+        complain_if_moved(scope, &tokens[at], to.space, &(at + 2..end), findings);
     }
 }
 
@@ -426,10 +217,10 @@ fn takes<'a>(
     let tokens = &source.tokens[range.clone()];
     let reference = tokens.iter().any(|token| token.is("&"));
     let (to, from) = match declarator.held {
-        Held::Pointer(to) => (to, scope.points_into(argument)),
+        Held::Pointer(to) => (to.space, scope.points_into(argument)),
         // A reference to const may take a copy.
         Held::Object(to) if reference && !tokens.iter().any(|token| token.is("const")) => {
-            (to, scope.lies_in(argument))
+            (to.space, scope.lies_in(argument))
         }
         _ => return true,
     };

@@ -30,7 +30,7 @@ fn main(source: &Source<'_>, function: &Function<'_>, findings: &mut Findings) {
 
 fn shape(source: &Source<'_>, function: &Function<'_>, findings: &mut Findings) {
     let token = &source.tokens[function.name_at];
-    if function.member {
+    if function.record.is_some() {
         let message = format!(
             "a kernel cannot be a member function: move `{}` out of its record",
             function.name

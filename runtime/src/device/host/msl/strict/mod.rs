@@ -13,22 +13,26 @@
 
 mod binding;
 mod conversion;
+mod element;
 mod entry;
 mod input;
 mod keyword;
 mod lambda;
 mod literal;
+mod names;
 mod outline;
 mod pointer;
 mod specifiers;
 mod storage;
 #[cfg(test)]
 mod table;
+mod twins;
 mod words;
 
 use super::diagnostics::Diagnostic;
 use super::lex::{Kind, Token};
 use outline::Outline;
+pub(crate) use twins::twins;
 
 /// Preprocessed MSL as the rules see it.
 struct Source<'a> {
@@ -51,13 +55,14 @@ impl Findings {
 }
 
 /// Every rule, in no particular order.
-const RULES: [fn(&Source<'_>, &mut Findings); 9] = [
+const RULES: [fn(&Source<'_>, &mut Findings); 10] = [
     keyword::check,
     literal::check,
     lambda::check,
     pointer::check,
     storage::check,
     conversion::check,
+    element::check,
     entry::check,
     binding::check,
     input::check,

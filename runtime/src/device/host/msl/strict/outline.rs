@@ -39,8 +39,8 @@ pub(super) struct Function<'a> {
     pub stage: Option<Stage>,
     /// Whether it is a template or a member of one.
     pub template: bool,
-    /// Whether it is a member of a record.
-    pub member: bool,
+    /// Token of the `{` of the record that it is a member of.
+    pub record: Option<usize>,
 }
 
 /// A variable at program scope, or a member of a record.
@@ -69,7 +69,7 @@ impl<'a> Outline<'a> {
     /// The declarations among `tokens`, whose brackets match.
     pub(super) fn of(tokens: &'a [Token<'a>]) -> Self {
         let mut parser = Parser { tokens, outline: Outline::default(), path: Vec::new() };
-        parser.scope(0..tokens.len(), Place { member: false, template: false });
+        parser.scope(0..tokens.len(), Place { record: None, template: false });
         parser.outline
     }
 }
@@ -77,7 +77,8 @@ impl<'a> Outline<'a> {
 /// Where a declaration stands.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    member: bool,
+    /// Token of the `{` of the enclosing record.
+    record: Option<usize>,
     template: bool,
 }
 
@@ -210,11 +211,11 @@ impl<'a> Parser<'a> {
             self.outline.records.insert(name);
         }
         self.path.push(name);
-        let inside = Place { member: true, template: place.template };
+        let inside = Place { record: Some(open), template: place.template };
         self.scope(open + 1..close.saturating_sub(1).min(end), inside);
         self.path.pop();
         let behind = self.statement_end(close.saturating_sub(1), end);
-        if close + 1 < behind && !place.member {
+        if close + 1 < behind && place.record.is_none() {
             // `struct S { ... } s;`
             self.variable(start..behind - 1, place);
         }
@@ -222,8 +223,8 @@ impl<'a> Parser<'a> {
     }
 
     fn variable(&mut self, range: Range<usize>, place: Place) {
-        let Place { member, template } = place;
-        self.outline.variables.push(Variable { range, member, template });
+        let member = place.record.is_some();
+        self.outline.variables.push(Variable { range, member, template: place.template });
     }
 
     /// Reads a function or a variable that starts (attributes and template head included) at
@@ -306,7 +307,7 @@ impl<'a> Parser<'a> {
             body,
             stage: self.stage(start..name),
             template: place.template,
-            member: place.member,
+            record: place.record,
         });
         behind
     }

@@ -1,0 +1,130 @@
+//! The Metal sources of a model and the kernels in them.
+
+use std::sync::{Arc, OnceLock};
+
+use etmetal::Result;
+use etmetal::device::host::msl::{
+    Access, KernelInfo, LaunchMode, Module, Parameter, ParameterKind, Toolchain,
+};
+use serde::Serialize;
+
+/// A Metal source.
+#[derive(Serialize)]
+pub struct ShaderContents<'a> {
+    /// As AOTInductor numbers them.
+    pub name: String,
+    pub lines: usize,
+    pub kernels: Vec<KernelContents>,
+    /// Why its kernels cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    #[serde(skip)]
+    pub source: &'a str,
+}
+
+/// A kernel.
+#[derive(Serialize)]
+pub struct KernelContents {
+    pub name: String,
+    /// Whether the threads of a threadgroup wait for each other.
+    pub synchronises: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_threads_per_threadgroup: Option<u32>,
+    pub parameters: Vec<ParameterContents>,
+}
+
+/// A parameter of a kernel.
+#[derive(Serialize)]
+pub struct ParameterContents {
+    pub name: String,
+    /// `buffer`, `threadgroup`, or the attribute of what the grid gives:
+    /// `thread_position_in_grid`.
+    pub kind: String,
+    /// Of a buffer or threadgroup memory: its place in the argument table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// Of a buffer: the type of an element.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub element: Option<String>,
+    /// Of a buffer: whether the kernel may write to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writable: Option<bool>,
+}
+
+impl<'a> ShaderContents<'a> {
+    /// Source number `index` of a model.
+    pub fn of(index: usize, source: &'a str) -> Self {
+        let (kernels, problem) = match kernels(source) {
+            Ok(kernels) => (kernels, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        Self {
+            name: format!("mps_lib_{index}"),
+            lines: source.lines().count(),
+            kernels,
+            problem,
+            source,
+        }
+    }
+}
+
+/// Analyses a source; needs a compiler, which resolves its macros. Nothing is compiled.
+fn kernels(source: &str) -> Result<Vec<KernelContents>> {
+    static TOOLCHAIN: OnceLock<Result<Arc<Toolchain>>> = OnceLock::new();
+    let toolchain = TOOLCHAIN.get_or_init(Toolchain::find).clone()?;
+    let module = Module::parse(source, &toolchain)?;
+    Ok(module.kernels().iter().map(KernelContents::of).collect())
+}
+
+impl KernelContents {
+    fn of(kernel: &KernelInfo) -> Self {
+        Self {
+            name: kernel.name.clone(),
+            synchronises: kernel.mode == LaunchMode::Fibers,
+            max_threads_per_threadgroup: kernel.max_total_threads,
+            parameters: kernel.parameters.iter().map(ParameterContents::of).collect(),
+        }
+    }
+}
+
+impl ParameterContents {
+    fn of(parameter: &Parameter) -> Self {
+        let mut contents = Self {
+            name: parameter.name.clone(),
+            kind: String::new(),
+            index: None,
+            element: None,
+            writable: None,
+        };
+        match &parameter.kind {
+            ParameterKind::Buffer { index, access, ty, .. } => {
+                contents.kind = "buffer".into();
+                contents.index = Some(*index);
+                contents.element = Some(ty.clone());
+                contents.writable = Some(*access == Access::ReadWrite);
+            }
+            ParameterKind::Threadgroup { index } => {
+                contents.kind = "threadgroup".into();
+                contents.index = Some(*index);
+            }
+            ParameterKind::Builtin(attribute) => contents.kind.clone_from(attribute),
+        }
+        contents
+    }
+
+    /// As in `buffer 0  out  float, written`.
+    pub fn text(&self) -> String {
+        let mut text = self.kind.clone();
+        if let Some(index) = self.index {
+            text += &format!(" {index}");
+        }
+        text += &format!("  {}", self.name);
+        if let Some(element) = &self.element {
+            text += &format!("  {element}");
+        }
+        if self.writable == Some(true) {
+            text += ", written";
+        }
+        text
+    }
+}

@@ -1,0 +1,58 @@
+//! `etmetal`: runs and inspects ExecuTorch programs that use the Metal delegate.
+
+mod inputs;
+mod inspect;
+mod output;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "etmetal", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a method of a program, and compare its outputs with what is expected
+    ///
+    /// Exits with 0 if it ran and all outputs are within tolerance, with 1 if not.
+    Run(run::Arguments),
+    /// Tell what is in a program, without running any of it
+    ///
+    /// Exits with 1 if it finds a problem: data that is missing or damaged, or symbols that this
+    /// version or this machine lacks.
+    Inspect(inspect::Arguments),
+}
+
+/// How a command ended that could do its work.
+enum Outcome {
+    /// As wished.
+    Success,
+    /// With a result that is not what was expected.
+    Failure,
+}
+
+fn main() -> ExitCode {
+    // A usage error ends the process here, with code 2.
+    let arguments = Arguments::parse();
+    let (result, json) = match arguments.command {
+        Command::Run(arguments) => (run::run(&arguments), arguments.json),
+        Command::Inspect(arguments) => (inspect::run(&arguments), arguments.json),
+    };
+    match result {
+        Ok(Outcome::Success) => ExitCode::SUCCESS,
+        Ok(Outcome::Failure) => ExitCode::FAILURE,
+        Err(error) => {
+            if json {
+                output::print(&serde_json::json!({ "error": error.to_string() }).to_string());
+            }
+            eprintln!("{} {error}", output::Style::of(&std::io::stderr()).red("error:"));
+            ExitCode::FAILURE
+        }
+    }
+}

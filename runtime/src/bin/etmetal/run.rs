@@ -1,0 +1,463 @@
+//! `etmetal run`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use etmetal::error::Context;
+use etmetal::runner::{
+    Comparison, HostTensor, LoadMode, Method, Module, Program, Runtime, Tolerance, Value,
+    check_inputs, compare, npy,
+};
+use etmetal::{Error, Result};
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::inputs::{self, Files, Input};
+use crate::output::{self, Style, duration_text, error_text};
+
+/// Limits the threads of the host device.
+const THREADS_VARIABLE: &str = "ETMETAL_THREADS";
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The program (.pte), or a folder with model.pte, inputN.npy and outputN.npy
+    model: PathBuf,
+
+    /// The method to run [default: forward, or the only one]
+    #[arg(long)]
+    method: Option<String>,
+
+    /// A .npy file for each input, in order; without any, inputs are made at random. Floating
+    /// point numbers are converted to the method's dtype
+    #[arg(long = "input", value_name = "FILE")]
+    inputs: Vec<PathBuf>,
+
+    /// A .npy file for each output, in order, to compare with
+    #[arg(long = "expect", value_name = "FILE")]
+    expected: Vec<PathBuf>,
+
+    /// Weights that lie outside the program (.ptd)
+    #[arg(long, value_name = "FILE")]
+    data: Vec<PathBuf>,
+
+    /// Allowed error relative to the expected value [default: by dtype; float32 1e-4, float16
+    /// 1e-2, bfloat16 2e-2, integers 0]
+    #[arg(long)]
+    rtol: Option<f64>,
+
+    /// Allowed absolute error [default: by dtype; float32 1e-5, float16 1e-2, bfloat16 2e-2,
+    /// integers 0]
+    #[arg(long)]
+    atol: Option<f64>,
+
+    /// Execute so many times and tell the times; the first outputs are those compared
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
+    /// Threads of the host device [default: one for each core]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+
+    /// Seed of inputs made at random
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Write the outputs to outputN.npy in this folder
+    #[arg(long, value_name = "FOLDER")]
+    save: Option<PathBuf>,
+
+    /// Tell the delegate's statistics
+    #[arg(long)]
+    stats: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a run gave. Its JSON is the command's with `--json`; numbers JSON cannot write, infinite
+/// errors for instance, are null there.
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    method: String,
+    executorch: String,
+    inputs: Vec<InputReport>,
+    outputs: Vec<OutputReport>,
+    /// Absent if nothing was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pass: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_error: Option<f64>,
+    load_seconds: f64,
+    run_seconds: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stats: Option<serde_json::Value>,
+}
+
+#[derive(Serialize)]
+struct InputReport {
+    what: String,
+    source: String,
+}
+
+#[derive(Serialize)]
+struct OutputReport {
+    dtype: String,
+    shape: Vec<usize>,
+    #[serde(flatten)]
+    summary: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<ComparisonReport>,
+}
+
+/// What the values of an output are like.
+#[derive(Serialize)]
+struct Summary {
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
+    not_finite: usize,
+}
+
+#[derive(Serialize)]
+struct ComparisonReport {
+    pass: bool,
+    max_abs_error: f64,
+    max_rel_error: f64,
+    out_of_tolerance: usize,
+    rtol: f64,
+    atol: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst: Option<Worst>,
+}
+
+#[derive(Serialize)]
+struct Worst {
+    index: Vec<usize>,
+    actual: f64,
+    expected: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Anything that keeps the method from being run to its end.
+pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    let files = Files::find(&arguments.model, &arguments.inputs, &arguments.expected);
+    let report = execute(arguments, &files)?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
+        output::print(&text);
+    } else {
+        output::print(report.text(Style::of(&std::io::stdout())).trim_end());
+    }
+    Ok(if report.pass == Some(false) { Outcome::Failure } else { Outcome::Success })
+}
+
+/// Does everything: checks what can be checked first, then loads, runs and compares.
+fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
+    let model = files.model.display().to_string();
+    let (method, inputs, output_count) = prepare(arguments, files)?;
+    let expected = read_expected(&files.expected, output_count)?;
+    if let Some(threads) = arguments.threads {
+        // SAFETY: this program has no other thread yet.
+        unsafe { std::env::set_var(THREADS_VARIABLE, threads.to_string()) };
+    }
+
+    let runtime = open_runtime()?;
+    let started = Instant::now();
+    let module = runtime.load(&files.model, &arguments.data, LoadMode::Mmap)?;
+    module.load_method(&method)?;
+    let load_seconds = started.elapsed().as_secs_f64();
+
+    let values: Vec<Value> = inputs.iter().map(|input| input.value.clone()).collect();
+    let (outputs, run_seconds) = execute_repeatedly(&module, &method, &values, arguments.repeat)?;
+    if let Some(folder) = &arguments.save {
+        save(folder, &outputs)?;
+    }
+
+    let outputs = report_outputs(&outputs, &expected, arguments)?;
+    let compared = || outputs.iter().filter_map(|o| o.comparison.as_ref());
+    let stats = arguments.stats.then(|| serde_json::from_str(&runtime.stats_json()));
+    Ok(Report {
+        model,
+        method,
+        executorch: runtime.executorch_version(),
+        inputs: inputs.iter().map(InputReport::new).collect(),
+        pass: (!expected.is_empty()).then(|| compared().all(|c| c.pass)),
+        max_error: (!expected.is_empty())
+            .then(|| compared().map(|c| c.max_abs_error).fold(0.0, f64::max)),
+        load_seconds,
+        run_seconds,
+        stats: stats
+            .transpose()
+            .map_err(|e| Error::Internal(format!("the statistics are no JSON: {e}")))?,
+        outputs,
+    })
+}
+
+/// Chooses the method and reads its inputs, which are checked against it before anything is
+/// loaded. Gives the method's name, its inputs, and how many outputs it has.
+fn prepare(arguments: &Arguments, files: &Files) -> Result<(String, Vec<Input>, usize)> {
+    let bytes = inputs::map(&files.model)?;
+    let model = || files.model.display();
+    let program = Program::parse(&bytes).context(model)?;
+    let method = choose_method(&program, arguments.method.as_deref()).context(model)?;
+    let inputs = inputs::read(&files.inputs, &method.inputs, arguments.seed)?;
+    let values: Vec<Value> = inputs.iter().map(|input| input.value.clone()).collect();
+    check_inputs(&values, &method.inputs).context(model)?;
+    Ok((method.name.to_owned(), inputs, method.outputs.len()))
+}
+
+fn choose_method<'p>(program: &'p Program<'_>, name: Option<&str>) -> Result<&'p Method<'p>> {
+    match (name, program.methods.as_slice()) {
+        (Some(name), _) => program.method(name),
+        (None, [only]) => Ok(only),
+        (None, _) => program.method("forward").context(|| "choose one with --method"),
+    }
+}
+
+fn read_expected(files: &[PathBuf], outputs: usize) -> Result<Vec<HostTensor>> {
+    if !files.is_empty() && files.len() != outputs {
+        return Err(Error::InvalidArgument(format!(
+            "{} expected outputs given, the method gives {outputs}",
+            files.len()
+        )));
+    }
+    files.iter().map(|file| npy::read(file)).collect()
+}
+
+fn open_runtime() -> Result<Runtime> {
+    let runtime = Runtime::open()?;
+    match runtime.registration_error() {
+        None => Ok(runtime),
+        Some(text) => Err(Error::Unsupported(text)),
+    }
+}
+
+/// The outputs of the first execution, and the time that each took.
+fn execute_repeatedly(
+    module: &Module,
+    method: &str,
+    inputs: &[Value],
+    count: u32,
+) -> Result<(Vec<Value>, Vec<f64>)> {
+    let mut first = None;
+    let mut seconds = Vec::new();
+    for _ in 0..count {
+        let started = Instant::now();
+        let outputs = module.execute(method, inputs)?;
+        seconds.push(started.elapsed().as_secs_f64());
+        first.get_or_insert(outputs);
+    }
+    Ok((first.unwrap_or_default(), seconds))
+}
+
+fn save(folder: &Path, outputs: &[Value]) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Error::System(format!("cannot make {}: {e}", folder.display())))?;
+    for (i, output) in outputs.iter().enumerate() {
+        if let Value::Tensor(tensor) = output {
+            npy::write(&folder.join(format!("output{i}.npy")), tensor)?;
+        }
+    }
+    Ok(())
+}
+
+fn report_outputs(
+    outputs: &[Value],
+    expected: &[HostTensor],
+    arguments: &Arguments,
+) -> Result<Vec<OutputReport>> {
+    outputs
+        .iter()
+        .enumerate()
+        .map(|(i, output)| {
+            let tensor = as_tensor(output)?;
+            let comparison = expected
+                .get(i)
+                .map(|expected| compare_output(&tensor, expected, arguments))
+                .transpose()
+                .context(|| format!("output {i}"))?;
+            Ok(OutputReport {
+                dtype: tensor.dtype().to_string(),
+                shape: tensor.sizes().to_vec(),
+                summary: Summary::of(&tensor),
+                comparison,
+            })
+        })
+        .collect()
+}
+
+/// An output as a tensor: scalars have no dimensions.
+fn as_tensor(output: &Value) -> Result<HostTensor> {
+    match output {
+        Value::Tensor(tensor) => Ok(tensor.clone()),
+        Value::Int(value) => HostTensor::from_elements(vec![], [*value]),
+        Value::Double(value) => HostTensor::from_elements(vec![], [*value as f32]),
+        Value::Bool(value) => HostTensor::from_elements(vec![], [*value]),
+        Value::None => HostTensor::from_elements(vec![0], [0u8; 0]),
+    }
+}
+
+fn compare_output(
+    actual: &HostTensor,
+    expected: &HostTensor,
+    arguments: &Arguments,
+) -> Result<ComparisonReport> {
+    let default = Tolerance::of(actual.dtype());
+    let tolerance = Tolerance {
+        rtol: arguments.rtol.unwrap_or(default.rtol),
+        atol: arguments.atol.unwrap_or(default.atol),
+    };
+    Ok(ComparisonReport::new(compare(actual, expected, tolerance)?, tolerance))
+}
+
+impl InputReport {
+    fn new(input: &Input) -> Self {
+        let what = match &input.value {
+            Value::Tensor(tensor) => format!("{} {:?}", tensor.dtype(), tensor.sizes()),
+            Value::None => "none".into(),
+            Value::Int(value) => format!("int {value}"),
+            Value::Double(value) => format!("double {value}"),
+            Value::Bool(value) => format!("bool {value}"),
+        };
+        Self { what, source: input.source.clone() }
+    }
+}
+
+impl Summary {
+    fn of(tensor: &HostTensor) -> Self {
+        let values = tensor.to_f64();
+        let finite = || values.iter().copied().filter(|v| v.is_finite());
+        let count = finite().count();
+        let some = |value: f64| (count > 0).then_some(value);
+        Self {
+            min: some(finite().fold(f64::INFINITY, f64::min)),
+            max: some(finite().fold(f64::NEG_INFINITY, f64::max)),
+            mean: some(finite().sum::<f64>() / count as f64),
+            not_finite: values.len() - count,
+        }
+    }
+}
+
+impl ComparisonReport {
+    fn new(comparison: Comparison, tolerance: Tolerance) -> Self {
+        Self {
+            pass: comparison.passes(),
+            max_abs_error: comparison.max_abs_error,
+            max_rel_error: comparison.max_rel_error,
+            out_of_tolerance: comparison.out_of_tolerance,
+            rtol: tolerance.rtol,
+            atol: tolerance.atol,
+            worst: comparison.worst.map(|w| Worst {
+                index: w.index,
+                actual: w.actual,
+                expected: w.expected,
+            }),
+        }
+    }
+}
+
+impl Report {
+    /// The report for people. Its last line starts with the result.
+    fn text(&self, style: Style) -> String {
+        let mut text = format!("{}  method {}\n", self.model, self.method);
+        for (i, input) in self.inputs.iter().enumerate() {
+            line(&mut text, &format!("input {i}  {}  {}", input.what, input.source));
+        }
+        for (i, output) in self.outputs.iter().enumerate() {
+            let what = format!("output {i}  {} {:?}  ", output.dtype, output.shape);
+            let rest = match &output.comparison {
+                Some(comparison) => comparison.text(style),
+                None => output.summary.text(),
+            };
+            line(&mut text, &(what + &rest));
+        }
+        line(&mut text, &self.times());
+        if let Some(stats) = &self.stats {
+            line(&mut text, &format!("stats  {stats:#}"));
+        }
+        let error = error_text(self.max_error.unwrap_or_default());
+        line(
+            &mut text,
+            &match self.pass {
+                Some(true) => format!("{}  max error {error}", style.green("PASS")),
+                Some(false) => format!("{}  max error {error}", style.red("FAIL")),
+                None => "DONE  nothing to compare with (--expect)".into(),
+            },
+        );
+        text
+    }
+
+    fn times(&self) -> String {
+        let mut text = format!("time  load {}", duration_text(self.load_seconds));
+        let mut sorted = self.run_seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        if let (Some(first), [fastest, _, ..]) = (self.run_seconds.first(), sorted.as_slice()) {
+            let median = sorted[sorted.len() / 2];
+            let _ = write!(
+                text,
+                ", first run {}, fastest {}, median {} of {} runs",
+                duration_text(*first),
+                duration_text(*fastest),
+                duration_text(median),
+                sorted.len()
+            );
+        } else {
+            let _ = write!(text, ", run {}", duration_text(self.run_seconds.iter().sum()));
+        }
+        text
+    }
+}
+
+impl ComparisonReport {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!("max error {}", error_text(self.max_abs_error));
+        if self.max_rel_error > 0.0 {
+            let _ = write!(text, " (relative {})", error_text(self.max_rel_error));
+        }
+        if self.pass {
+            return text + "  " + &style.green("ok");
+        }
+        let _ = write!(
+            text,
+            "  {}: {} values beyond rtol {:e}, atol {:e}",
+            style.red("differs"),
+            self.out_of_tolerance,
+            self.rtol,
+            self.atol
+        );
+        if let Some(worst) = &self.worst {
+            let _ = write!(
+                text,
+                "; worst at {:?}: {} where {} is expected",
+                worst.index, worst.actual, worst.expected
+            );
+        }
+        text
+    }
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let mut text = match (self.min, self.max, self.mean) {
+            (Some(min), Some(max), Some(mean)) => {
+                format!("min {min:.6}  max {max:.6}  mean {mean:.6}")
+            }
+            _ => "no finite values".into(),
+        };
+        if self.not_finite > 0 {
+            let _ = write!(text, "  {} not finite", self.not_finite);
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

@@ -1,0 +1,95 @@
+//! Command buffers: commands are recorded, and run in their order when they are committed.
+//!
+//! Nothing runs before the commit, as on Metal, so that a missing commit or wait shows here too.
+
+use std::sync::Arc;
+
+use super::Inner;
+use super::recording::Recording;
+use crate::Result;
+use crate::device::{BufferRef, CommandBuffer, Dispatch, Executable, Operand, Submission};
+
+/// Records commands for the host device.
+#[derive(Debug)]
+pub struct HostCommandBuffer {
+    device: Arc<Inner>,
+    /// There until the command buffer is dropped.
+    recording: Option<Box<Recording>>,
+}
+
+impl HostCommandBuffer {
+    /// An empty command buffer.
+    pub(super) fn new(device: Arc<Inner>) -> HostCommandBuffer {
+        let recording = device.recordings.lock().pop().unwrap_or_default();
+        HostCommandBuffer { device, recording: Some(recording) }
+    }
+
+    fn recording(&mut self) -> &mut Recording {
+        self.recording.as_mut().expect("there until drop")
+    }
+}
+
+impl Drop for HostCommandBuffer {
+    fn drop(&mut self) {
+        // What the commands used is let go first: it may be the last reference.
+        if let Some(mut recording) = self.recording.take()
+            && recording.clear()
+        {
+            let mut recordings = self.device.recordings.lock();
+            if recordings.len() < MOST_RECORDINGS {
+                recordings.push(recording);
+            }
+        }
+    }
+}
+
+/// Recordings kept for reuse: one for each stream that is in use at the same time.
+const MOST_RECORDINGS: usize = 16;
+
+impl CommandBuffer for HostCommandBuffer {
+    fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()> {
+        self.recording().dispatch(dispatch)
+    }
+
+    fn copy(
+        &mut self,
+        src: (&BufferRef, usize),
+        dst: (&BufferRef, usize),
+        len: usize,
+    ) -> Result<()> {
+        self.recording().copy(src, dst, len)
+    }
+
+    fn fill(&mut self, dst: (&BufferRef, usize), len: usize, value: u8) -> Result<()> {
+        self.recording().fill(dst, len, value)
+    }
+
+    fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()> {
+        self.recording().executable(executable, operands)
+    }
+
+    fn command_count(&self) -> usize {
+        self.recording.as_ref().map_or(0, |recording| recording.len())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Box<dyn Submission>> {
+        let device = self.device.clone();
+        let outcome = self.recording().run(&device.threads, &device.arenas);
+        Ok(Box::new(HostSubmission { outcome }))
+    }
+}
+
+/// Work that has run.
+#[derive(Debug)]
+struct HostSubmission {
+    outcome: Result<()>,
+}
+
+impl Submission for HostSubmission {
+    fn wait(&mut self) -> Result<()> {
+        self.outcome.clone()
+    }
+    fn is_done(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,437 @@
+//! One kernel call: checked as Metal checks it, and run over its grid.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::LIMITS;
+use super::arenas::Arenas;
+use super::cost::Plan;
+use super::msl::{Launch, LaunchMode};
+use super::pipeline::HostPipeline;
+use super::threads::Threads;
+use crate::Result;
+use crate::device::{Argument, Dispatch, Extent, Grid};
+use crate::error::err;
+
+/// Threadgroup arguments of a kernel, at most: what a [`Launch`] has room for.
+const THREADGROUP_ARGUMENTS: usize = 8;
+
+/// Metal measures threadgroup memory in steps of this many bytes.
+const THREADGROUP_STEP: u32 = 16;
+
+/// The checked sizes of a dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Threads of the grid.
+    pub grid: Extent,
+    /// Threads of a full threadgroup.
+    pub group: Extent,
+    /// Threadgroups of the grid, edge groups included.
+    pub groups: Extent,
+}
+
+impl Geometry {
+    /// The sizes of `grid` for `pipeline`; `None` for a grid without threads.
+    ///
+    /// # Errors
+    /// A threadgroup without threads or with more than the kernel may have, or a grid whose
+    /// threads cannot be numbered.
+    pub fn new(pipeline: &HostPipeline, grid: &Grid) -> Result<Option<Geometry>> {
+        let name = &pipeline.name;
+        let (extent, group) = match *grid {
+            Grid::Threads { threads, group } => (threads, group),
+            Grid::Threadgroups { groups, group } => (groups, group),
+        };
+        if extent.contains(&0) {
+            return Ok(None);
+        }
+        if group.contains(&0) {
+            return Err(err!(
+                InvalidArgument,
+                "kernel {name:?}: the threadgroup {} has no threads",
+                Sizes(group)
+            ));
+        }
+        let threads = volume(group);
+        let most = pipeline.max_threads;
+        if threads.is_none_or(|n| n > u64::from(most)) {
+            return Err(err!(
+                InvalidArgument,
+                "kernel {name:?}: a threadgroup of {} exceeds the {most} threads that {} allows; \
+                 use a smaller threadgroup",
+                Sizes(group),
+                if most < LIMITS.max_threads_per_threadgroup { "the kernel" } else { "the device" },
+            ));
+        }
+        let too_large = || {
+            err!(
+                InvalidArgument,
+                "kernel {name:?}: a grid of {} in threadgroups of {} has more threads than can be \
+                 numbered",
+                Sizes(extent),
+                Sizes(group)
+            )
+        };
+        let geometry = match *grid {
+            Grid::Threads { threads, group } => {
+                let groups = std::array::from_fn(|i| threads[i].div_ceil(group[i]));
+                Geometry { grid: threads, group, groups }
+            }
+            Grid::Threadgroups { groups, group } => {
+                let mut threads = [0; 3];
+                for i in 0..3 {
+                    threads[i] = groups[i].checked_mul(group[i]).ok_or_else(too_large)?;
+                }
+                Geometry { grid: threads, group, groups }
+            }
+        };
+        volume(geometry.grid).map(|_| Some(geometry)).ok_or_else(too_large)
+    }
+}
+
+/// Product of three sizes, if it has a number.
+fn volume(extent: Extent) -> Option<u64> {
+    (u64::from(extent[0]) * u64::from(extent[1])).checked_mul(u64::from(extent[2]))
+}
+
+/// Sizes as people write them: `32x32x2`.
+struct Sizes(Extent);
+
+impl std::fmt::Display for Sizes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x, y, z] = self.0;
+        write!(f, "{x}x{y}x{z}")
+    }
+}
+
+/// Checks that every buffer argument of the kernel is bound, inside its buffer, and within
+/// Metal's limits.
+///
+/// # Errors
+/// The first argument that is not, by kernel, index and name.
+pub fn check_arguments(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Result<()> {
+    let name = &pipeline.name;
+    if arguments.len() > LIMITS.max_buffer_arguments as usize {
+        return Err(err!(
+            InvalidArgument,
+            "kernel {name:?}: {} buffer arguments exceed the {} of Metal",
+            arguments.len(),
+            LIMITS.max_buffer_arguments
+        ));
+    }
+    for (index, argument) in arguments.iter().enumerate() {
+        match argument {
+            Some(Argument::Buffer { buffer, offset }) if *offset > buffer.len() => {
+                return Err(err!(
+                    InvalidArgument,
+                    "kernel {name:?}, buffer({index}){}: offset {offset} lies behind the end of a \
+                     buffer of {} bytes",
+                    named(pipeline, index),
+                    buffer.len()
+                ));
+            }
+            Some(Argument::Bytes(bytes)) if bytes.len() > LIMITS.max_inline_bytes as usize => {
+                return Err(err!(
+                    InvalidArgument,
+                    "kernel {name:?}, buffer({index}){}: {} inline bytes exceed the {} of Metal; \
+                     use a buffer",
+                    named(pipeline, index),
+                    bytes.len(),
+                    LIMITS.max_inline_bytes
+                ));
+            }
+            _ => {}
+        }
+    }
+    for parameter in &pipeline.buffers {
+        let index = parameter.index as usize;
+        if arguments.get(index).is_none_or(Option::is_none) {
+            return Err(err!(
+                InvalidArgument,
+                "kernel {name:?}: nothing is bound to buffer({index}) {:?}",
+                parameter.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The name of a buffer parameter, with a space before it, where there is one.
+fn named(pipeline: &HostPipeline, index: usize) -> String {
+    let parameter = pipeline.buffers.iter().find(|p| p.index as usize == index);
+    parameter.map(|p| format!(" {:?}", p.name)).unwrap_or_default()
+}
+
+/// Checks the threadgroup memory of a dispatch, and gives its lengths as a [`Launch`] has them.
+///
+/// # Errors
+/// More than Metal has, a length that is no multiple of 16, or a parameter without memory.
+pub fn threadgroup_lengths(
+    pipeline: &HostPipeline,
+    lengths: &[u32],
+) -> Result<[u32; THREADGROUP_ARGUMENTS]> {
+    let name = &pipeline.name;
+    if lengths.len() > THREADGROUP_ARGUMENTS {
+        return Err(err!(
+            Unsupported,
+            "kernel {name:?}: {} threadgroup arguments, but the host device has at most \
+             {THREADGROUP_ARGUMENTS}",
+            lengths.len()
+        ));
+    }
+    if let Some(index) = lengths.iter().position(|n| !n.is_multiple_of(THREADGROUP_STEP)) {
+        return Err(err!(
+            InvalidArgument,
+            "kernel {name:?}, threadgroup({index}): {} bytes are no multiple of \
+             {THREADGROUP_STEP}, as Metal wants it",
+            lengths[index]
+        ));
+    }
+    let dynamic = lengths.iter().map(|&n| u64::from(n)).sum::<u64>();
+    let total = dynamic + u64::from(pipeline.static_memory);
+    if total > u64::from(LIMITS.max_threadgroup_memory) {
+        return Err(err!(
+            InvalidArgument,
+            "kernel {name:?}: {total} bytes of threadgroup memory ({} that the kernel declares, \
+             {dynamic} as arguments) exceed the {} of Metal",
+            pipeline.static_memory,
+            LIMITS.max_threadgroup_memory
+        ));
+    }
+    for parameter in &pipeline.threadgroups {
+        if lengths.get(parameter.index as usize).is_none_or(|&n| n == 0) {
+            return Err(err!(
+                InvalidArgument,
+                "kernel {name:?}: threadgroup({}) {:?} has no length",
+                parameter.index,
+                parameter.name
+            ));
+        }
+    }
+    let mut all = [0; THREADGROUP_ARGUMENTS];
+    all[..lengths.len()].copy_from_slice(lengths);
+    Ok(all)
+}
+
+/// The checked launch of a dispatch, without its buffers; `None` for a grid without threads.
+///
+/// # Errors
+/// What [`Geometry::new`], [`check_arguments`] and [`threadgroup_lengths`] refuse.
+pub fn prepare(pipeline: &HostPipeline, dispatch: &Dispatch<'_>) -> Result<Option<Launch>> {
+    let geometry = Geometry::new(pipeline, &dispatch.grid)?;
+    check_arguments(pipeline, dispatch.arguments)?;
+    let threadgroup_lengths = threadgroup_lengths(pipeline, dispatch.threadgroup_memory)?;
+    Ok(geometry.map(|Geometry { grid, group, groups }| Launch {
+        buffers: std::ptr::null(),
+        sizes: std::ptr::null(),
+        buffer_count: 0,
+        grid,
+        group,
+        groups,
+        reserved: 0,
+        threadgroup_lengths,
+    }))
+}
+
+/// A launch with everything it needs, shared by the threads that run it.
+struct Job<'a> {
+    pipeline: &'a HostPipeline,
+    launch: &'a Launch,
+    arenas: &'a Arenas,
+}
+
+// SAFETY: the pointers of a launch are addresses of arguments, which kernels may use from any
+// thread; whoever runs the launch keeps them alive.
+unsafe impl Sync for Job<'_> {}
+
+impl Job<'_> {
+    /// Runs the items `begin..end` on this thread.
+    fn run(&self, begin: u64, end: u64) -> Result<()> {
+        let call = |arena: *mut c_void| {
+            // SAFETY: the launch was checked against what the kernel declares, its addresses are
+            // valid (see `run`), and a synchronising kernel gets an arena of its own.
+            unsafe { (self.pipeline.entry)(self.launch, arena, begin, end) };
+        };
+        match self.pipeline.mode {
+            LaunchMode::Plain => {
+                call(std::ptr::null_mut());
+                Ok(())
+            }
+            LaunchMode::Fibers => self.arenas.with(|arena| call(arena.start().cast())),
+        }
+    }
+
+    fn measured(&self, begin: u64, end: u64) -> Result<Duration> {
+        let start = Instant::now();
+        self.run(begin, end)?;
+        Ok(start.elapsed())
+    }
+}
+
+/// Runs a launch on `threads` and waits for it.
+///
+/// # Safety
+/// `launch` comes from [`prepare`] for this pipeline, and its buffers are the arguments that were
+/// checked: valid for as many bytes as their sizes say, and for what the kernel does with them.
+///
+/// # Errors
+/// There is no address space for the stacks of a synchronising kernel.
+pub unsafe fn run(
+    pipeline: &HostPipeline,
+    launch: &Launch,
+    threads: &Threads,
+    arenas: &Arenas,
+) -> Result<()> {
+    let job = Job { pipeline, launch, arenas };
+    let extent = match pipeline.mode {
+        LaunchMode::Plain => launch.grid,
+        LaunchMode::Fibers => launch.groups,
+    };
+    let items = volume(extent).expect("checked by Geometry::new");
+    match pipeline.cost.plan(items, threads.count(), || threads.is_warm()) {
+        Plan::Alone { measure: false } => job.run(0, items),
+        Plan::Alone { measure: true } => {
+            pipeline.cost.measured(items, job.measured(0, items)?);
+            Ok(())
+        }
+        Plan::Shared { chunk } => run_shared(&job, items, round_chunk(&job, chunk), threads),
+    }
+}
+
+/// A chunk of a plain kernel in whole rows of the grid if they are short, else in whole vectors.
+fn round_chunk(job: &Job<'_>, chunk: u64) -> u64 {
+    let row = u64::from(job.launch.grid[0]);
+    match job.pipeline.mode {
+        LaunchMode::Plain if row <= chunk => chunk.next_multiple_of(row),
+        LaunchMode::Plain => chunk.next_multiple_of(64),
+        LaunchMode::Fibers => chunk,
+    }
+}
+
+fn run_shared(job: &Job<'_>, items: u64, chunk: u64, threads: &Threads) -> Result<()> {
+    let spent = AtomicU64::new(0);
+    let failure = OnceLock::new();
+    threads.run(items, chunk, &|range| match job.measured(range.start, range.end) {
+        Ok(time) => {
+            spent.fetch_add(time.as_nanos() as u64, Relaxed);
+        }
+        Err(error) => {
+            let _ = failure.set(error);
+        }
+    })?;
+    job.pipeline.cost.measured(items, Duration::from_nanos(spent.into_inner()));
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipeline::Parameter;
+    use super::super::testing::{add_plain, pipeline};
+    use super::super::{HostDevice, Options};
+    use super::*;
+    use crate::device::Device;
+
+    fn kernel() -> HostPipeline {
+        pipeline("k", add_plain, LaunchMode::Plain)
+    }
+
+    fn geometry(grid: Grid) -> Result<Option<Geometry>> {
+        Geometry::new(&kernel(), &grid)
+    }
+
+    #[test]
+    fn groups_at_the_edges_count() {
+        let threads = Grid::Threads { threads: [10, 7, 1], group: [4, 7, 1] };
+        let expected = Geometry { grid: [10, 7, 1], group: [4, 7, 1], groups: [3, 1, 1] };
+        assert_eq!(geometry(threads).unwrap(), Some(expected));
+        let groups = Grid::Threadgroups { groups: [3, 1, 1], group: [4, 7, 1] };
+        let expected = Geometry { grid: [12, 7, 1], group: [4, 7, 1], groups: [3, 1, 1] };
+        assert_eq!(geometry(groups).unwrap(), Some(expected));
+    }
+
+    #[test]
+    fn a_grid_without_threads_is_nothing_to_do() {
+        for threads in [[0, 1, 1], [5, 0, 1], [5, 5, 0]] {
+            assert_eq!(geometry(Grid::Threads { threads, group: [0; 3] }).unwrap(), None);
+        }
+        let groups = Grid::Threadgroups { groups: [0, 1, 1], group: [2000, 1, 1] };
+        assert_eq!(geometry(groups).unwrap(), None);
+    }
+
+    #[test]
+    fn threadgroups_keep_to_the_limits() {
+        let refused = |group| {
+            let grid = Grid::Threads { threads: [9, 9, 9], group };
+            geometry(grid).unwrap_err().to_string()
+        };
+        let text = refused([32, 32, 2]);
+        assert!(text.contains("kernel \"k\"") && text.contains("32x32x2"), "{text}");
+        assert!(text.contains("1024 threads that the device allows"), "{text}");
+        assert!(refused([u32::MAX; 3]).contains("1024"));
+        assert!(refused([8, 0, 1]).contains("no threads"));
+        let small = HostPipeline { max_threads: 64, ..kernel() };
+        let grid = Grid::Threads { threads: [9, 9, 9], group: [65, 1, 1] };
+        let text = Geometry::new(&small, &grid).unwrap_err().to_string();
+        assert!(text.contains("64 threads that the kernel allows"), "{text}");
+    }
+
+    #[test]
+    fn threads_must_have_numbers() {
+        let grid = Grid::Threads { threads: [u32::MAX; 3], group: [1; 3] };
+        assert!(geometry(grid).unwrap_err().to_string().contains("numbered"));
+        let grid = Grid::Threadgroups { groups: [1 << 30, 1, 1], group: [1024, 1, 1] };
+        assert!(geometry(grid).unwrap_err().to_string().contains("1073741824x1x1"));
+        let grid = Grid::Threads { threads: [u32::MAX, 1, 1], group: [1024, 1, 1] };
+        assert!(geometry(grid).unwrap().is_some());
+    }
+
+    #[test]
+    fn arguments_are_bound_inside_their_buffers() {
+        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0 });
+        let buffer = device.allocate(100).unwrap();
+        let at = |offset| Some(Argument::Buffer { buffer: buffer.clone(), offset });
+        let bytes = |n| Some(Argument::Bytes(smallvec::smallvec![0; n]));
+        let check = |arguments: &[Option<Argument>]| check_arguments(&kernel(), arguments);
+        check(&[at(0), at(100)]).unwrap();
+        check(&[at(0), bytes(4096)]).unwrap();
+        check(&[at(0), at(0), None, at(4)]).unwrap();
+        for (arguments, text) in [
+            (vec![], "nothing is bound to buffer(0) \"out\""),
+            (vec![at(0)], "nothing is bound to buffer(1) \"x\""),
+            (vec![None, at(0)], "nothing is bound to buffer(0) \"out\""),
+            (
+                vec![at(101), at(0)],
+                "buffer(0) \"out\": offset 101 lies behind the end of a buffer of 100",
+            ),
+            (vec![at(0), at(0), at(200)], "buffer(2): offset 200"),
+            (vec![at(0), bytes(4097)], "buffer(1) \"x\": 4097 inline bytes exceed the 4096"),
+            (vec![at(0); 32], "32 buffer arguments exceed the 31"),
+        ] {
+            let error = check(&arguments).unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("kernel \"k\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn threadgroup_memory_keeps_to_the_limits() {
+        let parameter = Parameter { index: 1, name: "tile".to_owned() };
+        let tiled =
+            HostPipeline { threadgroups: vec![parameter], static_memory: 16384, ..kernel() };
+        assert_eq!(threadgroup_lengths(&kernel(), &[]).unwrap(), [0; 8]);
+        let lengths = threadgroup_lengths(&tiled, &[0, 16384]).unwrap();
+        assert_eq!(lengths, [0, 16384, 0, 0, 0, 0, 0, 0]);
+        for (lengths, text) in [
+            (&[0, 16400][..], "32784 bytes of threadgroup memory (16384 that the kernel declares"),
+            (&[u32::MAX - 15, u32::MAX - 15], "exceed the 32768"),
+            (&[16, 8], "threadgroup(1): 8 bytes are no multiple of 16"),
+            (&[16, 0], "threadgroup(1) \"tile\" has no length"),
+            (&[16], "threadgroup(1) \"tile\" has no length"),
+            (&[16; 9], "9 threadgroup arguments"),
+        ] {
+            let error = threadgroup_lengths(&tiled, lengths).unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("kernel \"k\""), "{error}");
+        }
+    }
+}

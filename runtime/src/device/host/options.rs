@@ -1,0 +1,106 @@
+//! What can be set about the host device.
+
+use super::{pool, threads};
+use crate::Result;
+use crate::error::err;
+
+/// How a host device is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that work on one command, the calling thread among them.
+    pub threads: usize,
+    /// Bytes that the buffer pool may keep for reuse.
+    pub pool_bytes: usize,
+}
+
+impl Default for Options {
+    /// All cores that this process may use; a quarter of the memory, at most 4 GiB.
+    fn default() -> Self {
+        Options {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            pool_bytes: pool::Pool::default_bound(),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, with what the environment says: `ETMETAL_THREADS`, a number of threads;
+    /// `ETMETAL_POOL_BYTES`, a number of bytes, with `K`, `M` or `G` for powers of 1024.
+    ///
+    /// # Errors
+    /// A variable is set to something else.
+    pub fn from_env() -> Result<Options> {
+        Options::from_variables(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into()))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Options> {
+        let mut options = Options::default();
+        let set = |name| variable(name).filter(|value| !value.trim().is_empty());
+        if let Some(text) = set("ETMETAL_THREADS") {
+            let most = threads::MOST_THREADS;
+            options.threads =
+                text.trim().parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| {
+                    err!(
+                        InvalidArgument,
+                        "ETMETAL_THREADS={text:?}: give a number from 1 to {most}"
+                    )
+                })?;
+        }
+        if let Some(text) = set("ETMETAL_POOL_BYTES") {
+            options.pool_bytes = parse_bytes(text.trim()).ok_or_else(|| {
+                err!(
+                    InvalidArgument,
+                    "ETMETAL_POOL_BYTES={text:?}: give a number of bytes, such as 268435456 or 256M"
+                )
+            })?;
+        }
+        Ok(options)
+    }
+}
+
+fn parse_bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.char_indices().next_back()? {
+        (at, 'k' | 'K') => (&text[..at], 10),
+        (at, 'm' | 'M') => (&text[..at], 20),
+        (at, 'g' | 'G') => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    digits.trim_end().parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> Result<Options> {
+        Options::from_variables(|n| (n == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn the_environment_overrides_the_defaults() {
+        assert_eq!(with("", "").unwrap(), Options::default());
+        assert_eq!(with("ETMETAL_THREADS", "").unwrap(), Options::default());
+        assert_eq!(with("ETMETAL_THREADS", " 3 ").unwrap().threads, 3);
+        for (text, bytes) in
+            [("0", 0), ("123", 123), ("4k", 4096), ("2 M", 2 << 20), ("1G", 1 << 30)]
+        {
+            assert_eq!(with("ETMETAL_POOL_BYTES", text).unwrap().pool_bytes, bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (name, value) in [
+            ("ETMETAL_THREADS", "0"),
+            ("ETMETAL_THREADS", "many"),
+            ("ETMETAL_THREADS", "99999"),
+            ("ETMETAL_POOL_BYTES", "-1"),
+            ("ETMETAL_POOL_BYTES", "G"),
+            ("ETMETAL_POOL_BYTES", "99999999999999G"),
+            ("ETMETAL_POOL_BYTES", "é"),
+        ] {
+            let error = with(name, value).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Recorded commands: checked when they are recorded, so that running them only fails where the
+//! work itself does.
+//!
+//! Arguments lie in vectors of the whole recording, and recordings are reused, so that recording
+//! a dispatch allocates nothing.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::arenas::Arenas;
+use super::graph::Lowered;
+use super::launch;
+use super::msl::Launch;
+use super::pipeline::HostPipeline;
+use super::threads::Threads;
+use crate::Result;
+use crate::device::{Argument, BufferRef, Dispatch, Executable, Operand, Pipeline};
+use crate::error::err;
+
+/// A recording with room for more commands than this is not kept for reuse.
+const MOST_KEPT: usize = 1 << 14;
+
+/// Commands in the order of their recording, and what they use.
+#[derive(Debug, Default)]
+pub struct Recording {
+    commands: Vec<Command>,
+    /// Buffers of the kernel arguments, kept alive.
+    buffers: Vec<BufferRef>,
+    /// Addresses of kernel arguments, and the bytes from there to the ends of their buffers.
+    addresses: Vec<*mut c_void>,
+    sizes: Vec<u64>,
+    /// Inline arguments. As this may move while it grows, addresses into it are set at the end.
+    inline: Vec<Inline>,
+    inline_arguments: Vec<InlineArgument>,
+}
+
+// SAFETY: the addresses are those of arguments that the recording holds itself; buffers may be
+// used from any thread, by one command at a time.
+unsafe impl Send for Recording {}
+
+/// Sixteen bytes of an inline argument, aligned as any MSL type wants.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(16))]
+struct Inline([u8; 16]);
+
+/// An entry of `addresses` that is to point to an entry of `inline`.
+#[derive(Debug, Clone, Copy)]
+struct InlineArgument {
+    address: usize,
+    inline: usize,
+}
+
+/// One recorded command.
+#[derive(Debug)]
+enum Command {
+    Dispatch {
+        pipeline: Arc<dyn Pipeline>,
+        launch: Launch,
+        /// Index of its first argument in `addresses` and `sizes`.
+        arguments: usize,
+    },
+    Copy {
+        src: Place,
+        dst: Place,
+        len: usize,
+    },
+    Fill {
+        dst: Place,
+        len: usize,
+        value: u8,
+    },
+    Run {
+        executable: Arc<dyn Executable>,
+        operands: Vec<Operand>,
+    },
+}
+
+/// A place in a buffer; the bytes behind it were checked when it was made.
+#[derive(Debug)]
+struct Place {
+    buffer: BufferRef,
+    offset: usize,
+}
+
+impl Place {
+    /// The place at `offset`, where `len` bytes must lie inside the buffer.
+    fn new((buffer, offset): (&BufferRef, usize), len: usize, what: &str) -> Result<Place> {
+        if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
+            return Err(err!(
+                InvalidArgument,
+                "{what}: {len} bytes at offset {offset} leave a buffer of {} bytes",
+                buffer.len()
+            ));
+        }
+        Ok(Place { buffer: buffer.clone(), offset })
+    }
+
+    fn address(&self) -> *mut u8 {
+        // SAFETY: `new` checked that the offset lies inside the buffer or at its end.
+        unsafe { self.buffer.contents().add(self.offset) }
+    }
+}
+
+impl Recording {
+    /// Commands recorded.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Lets go of everything; whether the recording is worth keeping for reuse.
+    pub fn clear(&mut self) -> bool {
+        self.commands.clear();
+        self.buffers.clear();
+        self.addresses.clear();
+        self.sizes.clear();
+        self.inline.clear();
+        self.inline_arguments.clear();
+        self.commands.capacity() <= MOST_KEPT && self.inline.capacity() <= MOST_KEPT
+    }
+
+    /// Records a kernel call. A grid without threads is checked and then forgotten.
+    ///
+    /// # Errors
+    /// The pipeline is another device's, or [`launch::prepare`] refuses the call.
+    pub fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()> {
+        let pipeline = host_pipeline(dispatch.pipeline)?;
+        let Some(mut launch) = launch::prepare(pipeline, dispatch)? else {
+            return Ok(());
+        };
+        let arguments = self.addresses.len();
+        for argument in dispatch.arguments {
+            self.argument(argument.as_ref());
+        }
+        launch.buffer_count = dispatch.arguments.len() as u64;
+        let pipeline = dispatch.pipeline.clone();
+        self.commands.push(Command::Dispatch { pipeline, launch, arguments });
+        Ok(())
+    }
+
+    fn argument(&mut self, argument: Option<&Argument>) {
+        let (address, size) = match argument {
+            None => (std::ptr::null_mut(), 0),
+            Some(Argument::Buffer { buffer, offset }) => {
+                self.buffers.push(buffer.clone());
+                // SAFETY: `check_arguments` found the offset inside the buffer or at its end.
+                let address = unsafe { buffer.contents().add(*offset) };
+                (address.cast(), buffer.len() - offset)
+            }
+            Some(Argument::Bytes(bytes)) => {
+                let (address, inline) = (self.addresses.len(), self.inline.len());
+                self.inline_arguments.push(InlineArgument { address, inline });
+                self.inline.extend(bytes.chunks(16).map(Inline::new));
+                // An argument without bytes has an address too.
+                self.inline.resize(self.inline.len().max(inline + 1), Inline::default());
+                (std::ptr::null_mut(), bytes.len())
+            }
+        };
+        self.addresses.push(address);
+        self.sizes.push(size as u64);
+    }
+
+    /// Records a copy.
+    ///
+    /// # Errors
+    /// A range leaves its buffer, or the ranges overlap.
+    pub fn copy(
+        &mut self,
+        src: (&BufferRef, usize),
+        dst: (&BufferRef, usize),
+        len: usize,
+    ) -> Result<()> {
+        let src = Place::new(src, len, "the source of a copy")?;
+        let dst = Place::new(dst, len, "the destination of a copy")?;
+        let apart = src.address().addr().abs_diff(dst.address().addr());
+        if apart < len {
+            return Err(err!(
+                InvalidArgument,
+                "cannot copy {len} bytes to a place {apart} bytes away: the ranges overlap"
+            ));
+        }
+        if len != 0 {
+            self.commands.push(Command::Copy { src, dst, len });
+        }
+        Ok(())
+    }
+
+    /// Records a fill.
+    ///
+    /// # Errors
+    /// The range leaves its buffer.
+    pub fn fill(&mut self, dst: (&BufferRef, usize), len: usize, value: u8) -> Result<()> {
+        let dst = Place::new(dst, len, "the destination of a fill")?;
+        if len != 0 {
+            self.commands.push(Command::Fill { dst, len, value });
+        }
+        Ok(())
+    }
+
+    /// Records an op graph.
+    ///
+    /// # Errors
+    /// The executable is another device's, or an operand does not match its key.
+    pub fn executable(
+        &mut self,
+        executable: &Arc<dyn Executable>,
+        operands: &[Operand],
+    ) -> Result<()> {
+        Lowered::of(executable)?.check(operands)?;
+        let (executable, operands) = (executable.clone(), operands.to_vec());
+        self.commands.push(Command::Run { executable, operands });
+        Ok(())
+    }
+
+    /// Runs all commands in their order, up to the first that fails.
+    ///
+    /// # Errors
+    /// The first failure, with the name of its kernel.
+    pub fn run(&mut self, threads: &Threads, arenas: &Arenas) -> Result<()> {
+        for InlineArgument { address, inline } in self.inline_arguments.drain(..) {
+            self.addresses[address] = std::ptr::from_mut(&mut self.inline[inline]).cast();
+        }
+        let (addresses, sizes) = (&self.addresses, &self.sizes);
+        self.commands.iter_mut().try_for_each(|command| match command {
+            Command::Dispatch { pipeline, launch, arguments } => {
+                launch.buffers = addresses[*arguments..].as_ptr();
+                launch.sizes = sizes[*arguments..].as_ptr();
+                let pipeline = host_pipeline(pipeline)?;
+                // SAFETY: `prepare` made the launch; its arguments were checked by it and are
+                // kept alive by the recording.
+                unsafe { launch::run(pipeline, launch, threads, arenas) }
+                    .map_err(|error| error.context(format_args!("kernel {:?}", pipeline.name)))
+            }
+            Command::Copy { src, dst, len } => {
+                // SAFETY: both ranges lie inside live buffers and do not overlap.
+                unsafe { std::ptr::copy_nonoverlapping(src.address(), dst.address(), *len) };
+                Ok(())
+            }
+            Command::Fill { dst, len, value } => {
+                // SAFETY: the range lies inside a live buffer.
+                unsafe { dst.address().write_bytes(*value, *len) };
+                Ok(())
+            }
+            Command::Run { executable, operands } => {
+                Lowered::of(executable)?.run(operands, threads)
+            }
+        })
+    }
+}
+
+impl Inline {
+    fn new(bytes: &[u8]) -> Inline {
+        let mut inline = Inline::default();
+        inline.0[..bytes.len()].copy_from_slice(bytes);
+        inline
+    }
+}
+
+fn host_pipeline(pipeline: &Arc<dyn Pipeline>) -> Result<&HostPipeline> {
+    pipeline.as_any().downcast_ref().ok_or_else(|| {
+        err!(
+            InvalidArgument,
+            "the pipeline of kernel {:?} was made by another device",
+            pipeline.name()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing;
+    use super::super::{HostDevice, Options};
+    use super::*;
+    use crate::device::{CommandBuffer, Device, Grid, PoolStats};
+
+    fn device() -> HostDevice {
+        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 28 })
+    }
+
+    fn zeroed(device: &HostDevice, words: usize) -> BufferRef {
+        let buffer = device.allocate(4 * words).unwrap();
+        // SAFETY: a new buffer's own bytes.
+        unsafe { buffer.contents().write_bytes(0, 4 * words) };
+        buffer
+    }
+
+    fn words(buffer: &BufferRef) -> &[u32] {
+        // SAFETY: all bytes were written, and no work is under way.
+        unsafe { std::slice::from_raw_parts(buffer.contents().cast(), buffer.len() / 4) }
+    }
+
+    fn bytes(value: u32) -> Option<Argument> {
+        Some(Argument::Bytes(value.to_le_bytes().as_slice().into()))
+    }
+
+    fn bound(buffer: &BufferRef, offset: usize) -> Option<Argument> {
+        Some(Argument::Buffer { buffer: buffer.clone(), offset })
+    }
+
+    fn dispatch(
+        commands: &mut dyn CommandBuffer,
+        pipeline: &Arc<dyn Pipeline>,
+        arguments: &[Option<Argument>],
+        grid: Grid,
+    ) -> Result<()> {
+        commands.dispatch(&Dispatch { pipeline, arguments, threadgroup_memory: &[], grid })
+    }
+
+    #[test]
+    fn every_thread_of_any_grid_runs_once() {
+        let device = device();
+        let threads = |threads, group| Grid::Threads { threads, group };
+        let groups = |groups, group| Grid::Threadgroups { groups, group };
+        let grids = [
+            (threads([1, 1, 1], [1024, 1, 1]), 1),
+            (threads([1000, 1, 1], [256, 1, 1]), 1000),
+            (threads([33, 17, 5], [8, 8, 2]), 33 * 17 * 5),
+            (groups([3, 2, 2], [16, 4, 1]), 48 * 8 * 2),
+            (threads([1 << 20, 3, 1], [1024, 1, 1]), 3 << 20),
+            (threads([3, 1 << 18, 2], [1, 512, 2]), 6 << 18),
+        ];
+        for pipeline in testing::both() {
+            for (grid, count) in grids {
+                let out = zeroed(&device, count + 1);
+                let mut commands = device.command_buffer().unwrap();
+                // Several times: the later ones know the cost, and are shared among threads.
+                for _ in 0..3 {
+                    dispatch(&mut *commands, &pipeline, &[bound(&out, 0), bytes(5)], grid).unwrap();
+                }
+                commands.commit().unwrap().wait().unwrap();
+                let (inside, behind) = words(&out).split_at(count);
+                assert!(inside.iter().all(|&n| n == 15), "{pipeline:?} {grid:?}");
+                assert_eq!(behind, [0], "{pipeline:?} {grid:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_runs_before_the_commit_and_then_all_in_order() {
+        let device = device();
+        let [plain, _] = testing::both();
+        let (a, b) = (zeroed(&device, 4), zeroed(&device, 4));
+        let mut commands = device.command_buffer().unwrap();
+        let grid = Grid::Threads { threads: [3, 1, 1], group: [3, 1, 1] };
+        commands.fill((&a, 0), 16, 1).unwrap();
+        dispatch(&mut *commands, &plain, &[bound(&a, 4), bytes(7)], grid).unwrap();
+        commands.copy((&a, 4), (&b, 8), 8).unwrap();
+        commands.fill((&a, 0), 16, 0).unwrap();
+        dispatch(&mut *commands, &plain, &[bound(&b, 0), bytes(9)], grid).unwrap();
+        assert_eq!(commands.command_count(), 5);
+        assert_eq!((words(&a), words(&b)), (&[0; 4][..], &[0; 4][..]));
+        let mut submission = commands.commit().unwrap();
+        submission.wait().unwrap();
+        assert!(submission.is_done());
+        let ones = 0x0101_0101;
+        assert_eq!(words(&a), [0; 4]);
+        assert_eq!(words(&b), [9, 9, ones + 7 + 9, ones + 7]);
+    }
+
+    #[test]
+    fn inline_bytes_keep_their_values_however_many_there_are() {
+        let device = device();
+        let [plain, _] = testing::both();
+        let out = zeroed(&device, 5000);
+        let mut commands = device.command_buffer().unwrap();
+        let grid = Grid::Threads { threads: [1, 1, 1], group: [1, 1, 1] };
+        for i in 0..5000u32 {
+            let mut long = i.to_le_bytes().to_vec();
+            long.resize(4 + i as usize % 100, 0);
+            let x = Some(Argument::Bytes(long.into()));
+            dispatch(&mut *commands, &plain, &[bound(&out, 4 * i as usize), x], grid).unwrap();
+        }
+        commands.commit().unwrap().wait().unwrap();
+        assert!(words(&out).iter().zip(0..).all(|(&n, i)| n == i));
+    }
+
+    #[test]
+    fn recorded_commands_keep_what_they_use() {
+        let device = device();
+        let [plain, _] = testing::both();
+        let out = zeroed(&device, 1);
+        let source = zeroed(&device, 1);
+        let mut commands = device.command_buffer().unwrap();
+        let grid = Grid::Threads { threads: [1, 1, 1], group: [1, 1, 1] };
+        commands.fill((&source, 0), 1, 3).unwrap();
+        dispatch(&mut *commands, &plain, &[bound(&out, 0), bound(&source, 0)], grid).unwrap();
+        let address = source.contents();
+        drop((source, plain));
+        let other = device.allocate(4).unwrap();
+        assert_ne!(other.contents(), address, "a command still uses it");
+        commands.commit().unwrap().wait().unwrap();
+        assert_eq!(words(&out), [3]);
+        assert_eq!(device.allocate(4).unwrap().contents(), address);
+        drop((other, out));
+        assert_eq!(device.pool_stats(), PoolStats { in_use: 0, ..device.pool_stats() });
+    }
+
+    #[test]
+    fn a_command_buffer_that_is_dropped_does_nothing() {
+        let device = device();
+        let out = zeroed(&device, 1);
+        let mut commands = device.command_buffer().unwrap();
+        commands.fill((&out, 0), 4, 1).unwrap();
+        drop(commands);
+        assert_eq!(words(&out), [0]);
+        assert_eq!(Arc::strong_count(&out), 1);
+        assert_eq!(device.command_buffer().unwrap().command_count(), 0);
+    }
+
+    #[test]
+    fn ranges_that_leave_their_buffers_are_not_recorded() {
+        let device = device();
+        let (a, b) = (zeroed(&device, 4), zeroed(&device, 2));
+        let mut commands = device.command_buffer().unwrap();
+        for (result, text) in [
+            (commands.fill((&a, 1), 16, 0), "destination of a fill: 16 bytes at offset 1"),
+            (commands.fill((&a, usize::MAX), 2, 0), "destination of a fill"),
+            (commands.copy((&a, 0), (&b, 0), 9), "destination of a copy: 9 bytes at offset 0"),
+            (commands.copy((&b, 4), (&a, 0), 5), "source of a copy: 5 bytes at offset 4"),
+            (commands.copy((&a, 0), (&a, 4), 8), "overlap"),
+        ] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+        // Nothing to do is nothing wrong.
+        commands.copy((&a, 16), (&b, 8), 0).unwrap();
+        commands.copy((&a, 0), (&a, 8), 8).unwrap();
+        assert_eq!(commands.command_count(), 1);
+    }
+
+    #[test]
+    fn four_threads_dispatch_at_once() {
+        let device = device();
+        let pipelines = testing::both();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let out = zeroed(&device, 50_000);
+                    let grid = Grid::Threads { threads: [250, 200, 1], group: [32, 8, 1] };
+                    for _ in 0..10 {
+                        let mut commands = device.command_buffer().unwrap();
+                        for pipeline in &pipelines {
+                            let arguments = [bound(&out, 0), bytes(1)];
+                            dispatch(&mut *commands, pipeline, &arguments, grid).unwrap();
+                        }
+                        commands.commit().unwrap().wait().unwrap();
+                    }
+                    assert!(words(&out).iter().all(|&n| n == 20));
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_foreign_pipeline_is_refused() {
+        #[derive(Debug)]
+        struct Foreign;
+        impl Pipeline for Foreign {
+            fn name(&self) -> &str {
+                "strange"
+            }
+            fn max_threads_per_threadgroup(&self) -> u32 {
+                1
+            }
+            fn simd_width(&self) -> u32 {
+                1
+            }
+            fn static_threadgroup_memory(&self) -> u32 {
+                0
+            }
+            fn as_any(&self) -> &dyn std::any::Any {
+                self
+            }
+        }
+        let mut commands = device().command_buffer().unwrap();
+        let grid = Grid::Threads { threads: [1, 1, 1], group: [1, 1, 1] };
+        let foreign: Arc<dyn Pipeline> = Arc::new(Foreign);
+        let error = dispatch(&mut *commands, &foreign, &[], grid).unwrap_err();
+        assert!(error.to_string().contains("\"strange\" was made by another device"), "{error}");
+    }
+}

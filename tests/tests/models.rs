@@ -1,0 +1,45 @@
+//! Every model fixture against the recorded outputs of eager PyTorch, through the staged tool and
+//! the official ExecuTorch runtime.
+
+use etmetal_tests::stage::{etmetal, fixture, text};
+
+/// Runs a fixture at the tolerances that the project states: f32 1e-4, bf16 2e-2 (relative).
+fn passes(name: &str) {
+    let rtol = if name.ends_with("bfloat16") { "2e-2" } else { "1e-4" };
+    let output = etmetal()
+        .arg("run")
+        .arg(fixture(name))
+        .args(["--rtol", rtol, "--atol", "1e-5"])
+        .output()
+        .expect("the staged tool starts");
+    let text = text(&output);
+    assert!(output.status.success(), "{name}:\n{text}");
+    assert!(text.contains("PASS"), "{name} compared nothing:\n{text}");
+}
+
+macro_rules! models {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            passes(stringify!($name));
+        })*
+
+        #[test]
+        fn every_fixture_is_tested() {
+            let tested = [$(stringify!($name)),*];
+            let folder = etmetal_tests::stage::repository().join("tests/fixtures");
+            for entry in std::fs::read_dir(folder).expect("the fixtures are there") {
+                let entry = entry.expect("readable");
+                if entry.path().is_dir() {
+                    let name = entry.file_name().into_string().expect("UTF-8");
+                    assert!(tested.contains(&name.as_str()), "fixture {name} has no test");
+                }
+            }
+        }
+    };
+}
+
+models! {
+    add add_bfloat16 mm mm_weight_param mm_bfloat16 mlp linear_nobias linear_bias
+    linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
+}

@@ -1,0 +1,7 @@
+//! The commands: thin, over the modules that know how.
+
+pub mod bench;
+pub mod build;
+pub mod doctor;
+pub mod run;
+pub mod test;

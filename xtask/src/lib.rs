@@ -1,0 +1,67 @@
+//! The orchestrator of etmetal: builds, tests, runs and measures it.
+//!
+//! Reached as `cargo xtask COMMAND` (the alias is in `.cargo/config.toml`). Cargo alone cannot
+//! build etmetal: it needs ExecuTorch's SDK, CMake for the C++ side and a clang for shaders.
+//! This crate finds or provides them, so that a machine with Rust, a C++ compiler and Python is
+//! enough.
+//!
+//! `preset` (what to build) → `toolchain`, `venv`, `executorch` (with what) → `rust_build`,
+//! `cmake`, `stage` (how, as [`steps`]) → the runner of steps. [`commands`] puts them together.
+
+pub mod cmake;
+pub mod commands;
+pub mod environment;
+pub mod executorch;
+pub mod preset;
+pub mod process;
+pub mod rust_build;
+pub mod stage;
+pub mod steps;
+pub mod test_count;
+pub mod toolchain;
+pub mod venv;
+pub mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// The command line.
+#[derive(Debug, clap::Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Build a preset into target/stage
+    Build(commands::build::Build),
+    /// Build what is missing, then run a model: `etmetal run ARGS`
+    Run(commands::run::Run),
+    /// Build what is missing, run every lint and test, and count
+    Test(commands::test::Test),
+    /// Look at the machine: which tools are here, which are missing, how to install them
+    Doctor(commands::doctor::Doctor),
+    /// Measure the build
+    Bench(commands::bench::Bench),
+}
+
+impl Cli {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// What failed, and what to do.
+    pub fn run(self) -> Result<ExitCode> {
+        let done = |()| ExitCode::SUCCESS;
+        let good = |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        match self.command {
+            Command::Build(build) => build.run().map(done),
+            Command::Run(run) => run.run().map(done),
+            Command::Test(test) => test.run().map(good),
+            Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Bench(bench) => bench.run().map(done),
+        }
+    }
+}

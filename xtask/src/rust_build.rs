@@ -1,0 +1,135 @@
+//! The Rust side: the static library that CMake links, and the `etmetal` program.
+
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+use crate::preset::Preset;
+use crate::process::Invocation;
+use crate::steps::{Action, Input, Step};
+use crate::toolchain::rust::Rust;
+use crate::workspace::{Workspace, cargo};
+
+/// The cargo feature that the program needs.
+const PROGRAM_FEATURE: &str = "cli";
+
+/// Variables of the environment that change what cargo makes.
+const VARIABLES: [&str; 12] = [
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_BUILD_RUSTFLAGS",
+    "RUSTC_WRAPPER",
+    "CC",
+    "CXX",
+    "CFLAGS",
+    "CXXFLAGS",
+    "AR",
+    "LDFLAGS",
+    "SDKROOT",
+    "MACOSX_DEPLOYMENT_TARGET",
+];
+
+/// `cargo` as for the stage: no path of this machine gets into what it makes, as the sources and
+/// cargo's own folder are remapped. Whoever wants to share compiled crates with the stage's
+/// build has to use the same.
+pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocation {
+    let mut flags = vec![remap(&workspace.root, "/etmetal")];
+    flags.extend(cargo_home(environment).map(|home| remap(&home, "/cargo")));
+    let cargo = cargo(&workspace.root).without_env("CARGO_BUILD_TARGET");
+    // Flags in the environment would make cargo forget those of the command line.
+    for (name, separator) in [("CARGO_ENCODED_RUSTFLAGS", "\u{1f}"), ("RUSTFLAGS", " ")] {
+        if let Some(given) = environment.get(name) {
+            let given = given.to_string_lossy().into_owned();
+            let all: Vec<_> = std::iter::once(given).chain(flags).collect();
+            return cargo.env(name, all.join(separator));
+        }
+    }
+    let flags: Vec<_> = flags.iter().map(|flag| format!("{flag:?}")).collect();
+    let key = "target.'cfg(all())'.rustflags";
+    cargo.arg("--config").arg(format!("{key}=[{}]", flags.join(", ")))
+}
+
+fn remap(folder: &Path, name: &str) -> String {
+    format!("--remap-path-prefix={}={name}", folder.display())
+}
+
+/// Where cargo keeps what it has downloaded.
+fn cargo_home(environment: &Environment) -> Option<PathBuf> {
+    let named = environment.get("CARGO_HOME").map(PathBuf::from);
+    named.or_else(|| Some(PathBuf::from(environment.get("HOME")?).join(".cargo")))
+}
+
+/// The values of the variables `names` as inputs of a step.
+pub fn variables(environment: &Environment, names: &[&str]) -> Vec<Input> {
+    let set = names.iter().filter_map(|name| Some((*name, environment.get(name)?)));
+    set.map(|(name, value)| {
+        Input::Value(format!("the variable {name}"), value.to_string_lossy().into_owned())
+    })
+    .collect()
+}
+
+/// The steps of one preset's Rust side.
+#[derive(Debug)]
+pub struct RustBuild<'a> {
+    /// The working copy.
+    pub workspace: &'a Workspace,
+    /// The preset.
+    pub preset: &'a Preset,
+    /// The compiler.
+    pub rust: &'a Rust,
+    /// The environment.
+    pub environment: &'a Environment,
+}
+
+impl RustBuild<'_> {
+    fn folder(&self) -> PathBuf {
+        self.workspace.target.join(self.preset.build.cargo_folder())
+    }
+
+    /// `libetmetal.a`.
+    pub fn library(&self) -> PathBuf {
+        self.folder().join("libetmetal.a")
+    }
+
+    /// The program `etmetal`.
+    pub fn program(&self) -> PathBuf {
+        self.folder().join("etmetal")
+    }
+
+    /// The key of [`RustBuild::step`]: presets that share a profile share what cargo makes.
+    pub fn key(&self) -> String {
+        format!("rust-{}", self.preset.build.cargo_folder())
+    }
+
+    /// Makes both in one go, so that the crate is compiled once.
+    pub fn step(&self) -> Step {
+        let sources =
+            ["runtime", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"];
+        let mut inputs: Vec<_> =
+            sources.iter().map(|path| Input::Path(self.workspace.root.join(path))).collect();
+        inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
+        inputs.extend(variables(self.environment, &VARIABLES));
+        Step {
+            name: "Rust library and program",
+            key: self.key(),
+            inputs,
+            actions: vec![Action::Run(self.cargo_build())],
+            outputs: vec![self.library(), self.program()],
+            hint: "see the compiler's messages in the log, or run the command above by hand"
+                .to_owned(),
+        }
+    }
+
+    fn cargo_build(&self) -> Invocation {
+        let profile = &self.preset.build.profile.value;
+        let chosen = self.preset.build.features.iter().map(String::as_str);
+        let features: Vec<_> = [PROGRAM_FEATURE].into_iter().chain(chosen).collect();
+        let mut invocation = staged_cargo(self.workspace, self.environment);
+        invocation = match profile.as_str() {
+            "release" => invocation.args(["build", "--release"]),
+            profile => invocation.args(["build", "--profile", profile]),
+        };
+        invocation
+            .args(["-p", "etmetal", "--lib", "--bin", "etmetal", "--features"])
+            .arg(features.join(","))
+    }
+}

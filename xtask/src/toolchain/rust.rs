@@ -1,0 +1,90 @@
+//! The Rust compiler.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use super::Version;
+use crate::process::Invocation;
+use crate::workspace::Workspace;
+
+/// The triple of Macs: their code is type-checked from everywhere.
+pub const APPLE: &str = "aarch64-apple-darwin";
+
+/// Where the standard library for `triple` is, if it is installed.
+pub fn target_library(workspace: &Workspace, triple: &str) -> Option<PathBuf> {
+    let asked = rustc(workspace).args(["--print", "target-libdir", "--target", triple]).read();
+    let folder = PathBuf::from(asked.ok()?.trim());
+    folder.is_dir().then_some(folder)
+}
+
+fn rustc(workspace: &Workspace) -> Invocation {
+    let program = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    Invocation::new(program).cwd(&workspace.root)
+}
+
+/// The compiler that cargo uses in the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rust {
+    /// Its version.
+    pub version: Version,
+    /// Everything it says of itself: changes with every build of the compiler.
+    pub verbose_version: String,
+    /// The triple that it compiles for unless told otherwise.
+    pub host: String,
+}
+
+impl Rust {
+    /// Asks the compiler.
+    ///
+    /// # Errors
+    /// There is none, or it says no host.
+    pub fn find(workspace: &Workspace) -> Result<Self> {
+        let text = rustc(workspace).arg("-vV").read()?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        Ok(Self {
+            version: field("release: ")
+                .and_then(Version::in_text)
+                .context("`rustc -vV` names no release")?,
+            host: field("host: ").context("`rustc -vV` names no host")?.trim().to_owned(),
+            verbose_version: text.to_owned(),
+        })
+    }
+
+    /// The name of the host in presets: `linux`, `macos`.
+    ///
+    /// # Errors
+    /// Another host: it is not supported.
+    pub fn preset_host(&self) -> Result<&'static str> {
+        match self.host.as_str() {
+            host if host.contains("-linux-") => Ok("linux"),
+            host if host.ends_with("-apple-darwin") => Ok("macos"),
+            host => anyhow::bail!("etmetal builds on Linux and macOS, not on {host}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiler_tells_release_and_host() {
+        let text = "rustc 1.95.0 (x)\nbinary: rustc\nhost: aarch64-apple-darwin\nrelease: 1.95.0\n";
+        let rust = Rust::parse(text).unwrap();
+        assert_eq!((rust.version, rust.preset_host().unwrap()), (Version(1, 95, 0), "macos"));
+        assert_eq!(
+            Rust::parse("release: 1.95.0\n").unwrap_err().to_string(),
+            "`rustc -vV` names no host"
+        );
+        let other = Rust { host: "x86_64-pc-windows-msvc".into(), ..rust };
+        assert_eq!(
+            other.preset_host().unwrap_err().to_string(),
+            "etmetal builds on Linux and macOS, not on x86_64-pc-windows-msvc"
+        );
+    }
+}
