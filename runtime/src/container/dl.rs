@@ -124,3 +124,30 @@ pub(crate) fn executable_base() -> Option<usize> {
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as *const c_void;
     object_at(headers).ok().map(|object| object.base)
 }
+
+/// Where the program's own executable is loaded, if the loader tells.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn executable_base() -> Option<usize> {
+    unsafe extern "C" {
+        fn _dyld_get_image_header(index: u32) -> *const c_void;
+    }
+    // SAFETY: image 0 is the executable and is always there.
+    let header = unsafe { _dyld_get_image_header(0) };
+    (!header.is_null()).then_some(header as usize)
+}
+
+/// Makes the symbols of a loaded library visible to all that look them up by name only.
+///
+/// # Errors
+/// The loader does not know the library.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn make_visible(path: &str) -> Result<()> {
+    let c_path = CString::new(path).map_err(|e| err!(System, "{path:?}: {e}"))?;
+    // SAFETY: a C string; the library is loaded already, so nothing of it runs. It stays loaded
+    // for as long as this code does, so the handle need not be closed.
+    let handle = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_GLOBAL) };
+    if handle.is_null() {
+        return Err(err!(System, "the loader does not know {path}: {}", last_error()));
+    }
+    Ok(())
+}

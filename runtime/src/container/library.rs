@@ -1,10 +1,11 @@
 //! One loaded model library.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::audit::{self, Environment};
+use super::binding::{THREAD_EXIT, prepare};
 use super::dl::{self, Handle};
 use super::image::Image;
 use super::thread_exit;
@@ -13,11 +14,6 @@ use crate::error::err;
 
 /// The address of a symbol that this runtime exports to models, if it exports one of this name.
 pub(crate) type RuntimeSymbols = fn(&str) -> Option<*const c_void>;
-
-/// What C++ registers destructors of thread-local objects with.
-#[cfg(target_os = "linux")]
-const THREAD_EXIT_IMPORTS: [&str; 2] = ["__cxa_thread_atexit", "__cxa_thread_atexit_impl"];
-const THREAD_EXIT: &str = "etmetal_thread_atexit";
 
 /// A loaded model library. Dropping it runs its destructors and unloads it.
 #[derive(Debug)]
@@ -89,105 +85,6 @@ pub(crate) fn audit_here(bytes: &[u8], runtime: RuntimeSymbols) -> Result<audit:
     audit::audit(bytes, &mut Process { runtime, opened: Vec::new() })
 }
 
-/// A library made ready to be loaded.
-struct Prepared {
-    bytes: Vec<u8>,
-    /// Beyond the usual ones.
-    flags: c_int,
-    /// Bytes of address space that it will occupy.
-    span: u64,
-}
-
-#[cfg(target_os = "linux")]
-fn prepare(bytes: &[u8], findings: &audit::Findings, runtime: RuntimeSymbols) -> Result<Prepared> {
-    use super::elf::Elf;
-    use super::patch::{Edits, patch};
-
-    let library = Elf::parse(bytes)?;
-    let imports: Vec<&str> = library.imports()?.iter().map(|i| i.name).collect();
-    let own = own_library()?;
-    let binding = Binding::of(&imports, own.is_none(), runtime)?;
-    let thread_exit: *const c_void = thread_exit::etmetal_thread_atexit as *const c_void;
-    let can_redirect =
-        dl::visible_symbol(THREAD_EXIT).is_some_and(|s| s.as_ptr().cast_const() == thread_exit);
-    let redirects = THREAD_EXIT_IMPORTS.map(|name| (name, THREAD_EXIT));
-    let edits = Edits {
-        first_library: own.as_deref(),
-        unneeded: &findings.unneeded,
-        redirects: if can_redirect { &redirects } else { &[] },
-    };
-    let bytes = patch(&library, &edits)?;
-    let span = Elf::parse(&bytes)?.span();
-    let flags = match binding {
-        Binding::Ordinary => 0,
-        Binding::Contested => OWN_LIBRARIES_FIRST,
-    };
-    Ok(Prepared { bytes, flags, span })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn prepare(
-    bytes: &[u8],
-    _findings: &audit::Findings,
-    _runtime: RuntimeSymbols,
-) -> Result<Prepared> {
-    Ok(Prepared { bytes: bytes.to_vec(), flags: 0, span: bytes.len() as u64 })
-}
-
-/// Looks for symbols in a library's own list, where this runtime comes first, before the global
-/// one, where somebody else has the runtime's names. Only glibc can.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const OWN_LIBRARIES_FIRST: c_int = libc::RTLD_DEEPBIND;
-#[cfg(all(target_os = "linux", not(target_env = "gnu")))]
-const OWN_LIBRARIES_FIRST: c_int = 0;
-
-/// Path of the shared library that this code is in; nothing if it is part of an executable.
-#[cfg(target_os = "linux")]
-fn own_library() -> Result<Option<String>> {
-    let own = dl::object_at(own_library as *const c_void)?;
-    Ok((Some(own.base) != dl::executable_base()).then_some(own.path))
-}
-
-/// Who would answer a model's calls of the runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg(target_os = "linux")]
-enum Binding {
-    /// This runtime.
-    Ordinary,
-    /// Another library of the process, unless it is loaded with care.
-    Contested,
-}
-
-#[cfg(target_os = "linux")]
-impl Binding {
-    fn of(imports: &[&str], in_executable: bool, runtime: RuntimeSymbols) -> Result<Self> {
-        let mut contested = false;
-        for name in imports {
-            let Some(own) = runtime(name) else { continue };
-            match dl::visible_symbol(name) {
-                Some(visible) if visible.as_ptr().cast_const() == own => {}
-                Some(_) if in_executable => {
-                    return Err(err!(
-                        Unsupported,
-                        "this program defines {name} twice: etmetal is part of it, and a library \
-                         that comes first (torch?) defines it too; use the shared libetmetal"
-                    ));
-                }
-                Some(_) => contested = true,
-                None if in_executable => {
-                    return Err(err!(
-                        Unsupported,
-                        "this program does not export {name}, which the model calls; link it with \
-                         -Wl,--export-dynamic-symbol=aoti_torch_*"
-                    ));
-                }
-                None => {}
-            }
-        }
-        Ok(if contested { Binding::Contested } else { Binding::Ordinary })
-    }
-}
-
 /// Where a library was loaded, from the address of a function that every model has.
 fn addresses(handle: &Handle, span: u64) -> Result<Range<usize>> {
     const ANY: &str = "AOTInductorModelContainerRun";
@@ -234,6 +131,8 @@ impl Environment for Process {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::ffi::c_int;
+
     use super::*;
     use crate::container::{fixture, runtime_symbol};
 

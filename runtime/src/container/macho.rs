@@ -111,3 +111,60 @@ impl<'a> MachO<'a> {
         data
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What clang makes for a Mac, said to be a dynamic library: linking one needs Apple's SDK.
+    fn library() -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let (input, output) = (directory.path().join("model.c"), directory.path().join("model.o"));
+        let source = "extern int aoti_torch_one(void);\n\
+                      extern int maybe(void) __attribute__((weak_import));\n\
+                      const char text[] = \"constant\";\n\
+                      static int hidden(void) { return 1; }\n\
+                      int run(void) { return aoti_torch_one() + (maybe ? maybe() : hidden()); }\n";
+        std::fs::write(&input, source).unwrap();
+        let clang = ["clang", "clang-19"].into_iter().find(|name| {
+            std::process::Command::new(name)
+                .args(["--target=arm64-apple-macos14.0", "-O1", "-c", "-o"])
+                .args([&output, &input])
+                .status()
+                .is_ok_and(|status| status.success())
+        });
+        assert!(clang.is_some(), "clang is needed to test with Mach-O");
+        let mut bytes = std::fs::read(&output).unwrap();
+        bytes[12..16].copy_from_slice(&macho::MH_DYLIB.0.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn imports_and_exports_are_told() {
+        let bytes = library();
+        let library = MachO::parse(&bytes).unwrap();
+        let imports: Vec<_> = library.imports.iter().map(|i| (i.name, i.weak)).collect();
+        assert_eq!(imports.len(), 2);
+        assert!(imports.contains(&("aoti_torch_one", false)), "{imports:?}");
+        assert!(imports.contains(&("maybe", true)), "{imports:?}");
+        assert!(library.exports.contains(&"run"), "{:?}", library.exports);
+        assert!(library.needed.is_empty());
+    }
+
+    #[test]
+    fn damage_never_crashes_it() {
+        let bytes = library();
+        for len in 0..bytes.len() {
+            // What is cut off at the end may be a table that is not read.
+            if let Ok(library) = MachO::parse(&bytes[..len]) {
+                library.constant_data();
+            }
+            let mut changed = bytes.clone();
+            changed[len] ^= 0xff;
+            if let Ok(library) = MachO::parse(&changed) {
+                library.constant_data();
+            }
+        }
+        assert!(MachO::parse(&bytes[..bytes.len() / 4]).is_err());
+    }
+}

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`payload`] | which blobs the model is, and whether they are intact |
 //! | [`audit`], `elf`, `macho` | whether the library can be loaded here |
-//! | `patch`, `thread_exit` | made to bind to this runtime only, and to be unloadable |
+//! | `binding`, `patch`, `thread_exit` | made to bind to this runtime only, and to be unloadable |
 //! | `image`, `dl`, `library` | loaded, without a path that others could use |
 //! | [`msl`] | its shaders compiled |
 //! | `aoti` | its container made |
@@ -25,6 +25,7 @@ use crate::{Error, Result};
 
 mod aoti;
 pub mod audit;
+mod binding;
 pub mod constants;
 pub mod describe;
 mod dl;

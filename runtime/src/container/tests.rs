@@ -196,3 +196,62 @@ fn bad_data_is_refused_and_named() {
     let message = text(data);
     assert!(message.contains("AOTInductor"), "{message}");
 }
+
+/// A program's named blobs.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+struct ProgramData(Arc<Vec<u8>>);
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl NamedData for ProgramData {
+    fn get(&self, key: &str) -> Result<Blob> {
+        let program = crate::runner::program::Program::parse(&self.0)?;
+        let blob = program.blob(key).ok_or_else(|| err!(NotFound, "no blob {key:?}"))?;
+        let pointer = blob.bytes.as_ptr().cast();
+        // SAFETY: bytes of the shared vector, which the blob keeps.
+        Ok(unsafe { Blob::borrow(pointer, blob.bytes.len(), Some(self.0.clone())) })
+    }
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn a_real_model_gives_pytorchs_numbers() {
+    use crate::runner::compare::{Tolerance, compare};
+    use crate::runner::{HostTensor, npy};
+
+    let directory = fixture::directory().join("mlp");
+    let data = ProgramData(Arc::new(std::fs::read(directory.join("model.pte")).unwrap()));
+    let program = crate::runner::program::Program::parse(&data.0).unwrap();
+    let container = Container::load(&ModelSource {
+        payload: program.methods[0].delegates[0].payload,
+        data: &data,
+        method: "forward",
+        device: default_device().unwrap(),
+    })
+    .unwrap();
+    assert_eq!(container.shaders(), 3);
+    assert_eq!(container.weights(), WeightStats { wrapped: 832, copied: 0 });
+
+    let input = npy::read(&directory.join("input0.npy")).unwrap();
+    let sizes: Vec<i64> = input.sizes().iter().map(|&size| size as i64).collect();
+    let layout = Layout::contiguous(&sizes).unwrap();
+    for _ in 0..2 {
+        let tensor = Tensor::empty(container.device(), DType::F32, layout.clone()).unwrap();
+        let bytes = input.bytes();
+        // SAFETY: a new tensor of as many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), tensor.as_ptr(), bytes.len()) };
+        let output = container
+            .run(vec![tensor], |outputs| {
+                let sizes = outputs[0].sizes().iter().map(|&size| size as usize).collect();
+                assert!(outputs[0].layout().is_contiguous());
+                // SAFETY: as many bytes, and the run has ended.
+                let bytes = unsafe {
+                    std::slice::from_raw_parts(outputs[0].as_ptr(), outputs[0].numel() * 4)
+                };
+                HostTensor::new(DType::F32, sizes, bytes.to_vec())
+            })
+            .unwrap();
+        let expected = npy::read(&directory.join("output0.npy")).unwrap();
+        let comparison = compare(&output, &expected, Tolerance::of(DType::F32)).unwrap();
+        assert!(comparison.passes(), "{comparison:?}");
+    }
+}

@@ -13,28 +13,22 @@ use crate::device::{BufferRef, CommandBuffer, Dispatch, Executable, Operand, Sub
 #[derive(Debug)]
 pub struct HostCommandBuffer {
     device: Arc<Inner>,
-    /// There until the command buffer is dropped.
-    recording: Option<Box<Recording>>,
+    recording: Recording,
 }
 
 impl HostCommandBuffer {
     /// An empty command buffer.
     pub(super) fn new(device: Arc<Inner>) -> HostCommandBuffer {
         let recording = device.recordings.lock().pop().unwrap_or_default();
-        HostCommandBuffer { device, recording: Some(recording) }
-    }
-
-    fn recording(&mut self) -> &mut Recording {
-        self.recording.as_mut().expect("there until drop")
+        HostCommandBuffer { device, recording }
     }
 }
 
 impl Drop for HostCommandBuffer {
     fn drop(&mut self) {
         // What the commands used is let go first: it may be the last reference.
-        if let Some(mut recording) = self.recording.take()
-            && recording.clear()
-        {
+        if self.recording.clear() {
+            let recording = std::mem::take(&mut self.recording);
             let mut recordings = self.device.recordings.lock();
             if recordings.len() < MOST_RECORDINGS {
                 recordings.push(recording);
@@ -48,7 +42,7 @@ const MOST_RECORDINGS: usize = 16;
 
 impl CommandBuffer for HostCommandBuffer {
     fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()> {
-        self.recording().dispatch(dispatch)
+        self.recording.dispatch(dispatch)
     }
 
     fn copy(
@@ -57,24 +51,23 @@ impl CommandBuffer for HostCommandBuffer {
         dst: (&BufferRef, usize),
         len: usize,
     ) -> Result<()> {
-        self.recording().copy(src, dst, len)
+        self.recording.copy(src, dst, len)
     }
 
     fn fill(&mut self, dst: (&BufferRef, usize), len: usize, value: u8) -> Result<()> {
-        self.recording().fill(dst, len, value)
+        self.recording.fill(dst, len, value)
     }
 
     fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()> {
-        self.recording().executable(executable, operands)
+        self.recording.executable(executable, operands)
     }
 
     fn command_count(&self) -> usize {
-        self.recording.as_ref().map_or(0, |recording| recording.len())
+        self.recording.count()
     }
 
     fn commit(mut self: Box<Self>) -> Result<Box<dyn Submission>> {
-        let device = self.device.clone();
-        let outcome = self.recording().run(&device.threads, &device.arenas);
+        let outcome = self.recording.run(&self.device.threads, &self.device.arenas);
         Ok(Box::new(HostSubmission { outcome }))
     }
 }

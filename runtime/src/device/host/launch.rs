@@ -9,11 +9,11 @@ use super::LIMITS;
 use super::arenas::Arenas;
 use super::cost::Plan;
 use super::msl::{Launch, LaunchMode};
-use super::pipeline::HostPipeline;
+use super::pipeline::{HostPipeline, Parameter};
 use super::threads::Threads;
 use crate::Result;
 use crate::device::{Argument, Dispatch, Extent, Grid};
-use crate::error::err;
+use crate::error::{Context, err};
 
 /// Threadgroup arguments of a kernel, at most: what a [`Launch`] has room for.
 const THREADGROUP_ARGUMENTS: usize = 8;
@@ -106,62 +106,81 @@ impl std::fmt::Display for Sizes {
     }
 }
 
-/// Checks that every buffer argument of the kernel is bound, inside its buffer, and within
-/// Metal's limits.
+/// Checks that every buffer argument of the kernel is bound, inside its buffer, aligned, and
+/// within Metal's limits.
 ///
 /// # Errors
 /// The first argument that is not, by kernel, index and name.
 pub fn check_arguments(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Result<()> {
-    let name = &pipeline.name;
     if arguments.len() > LIMITS.max_buffer_arguments as usize {
         return Err(err!(
             InvalidArgument,
-            "kernel {name:?}: {} buffer arguments exceed the {} of Metal",
+            "kernel {:?}: {} buffer arguments exceed the {} of Metal",
+            pipeline.name,
             arguments.len(),
             LIMITS.max_buffer_arguments
         ));
     }
+    let at = |index: usize| {
+        let parameter = pipeline.buffers.iter().find(|p| p.index as usize == index);
+        let name = parameter.map(|p| format!(" {:?}", p.name)).unwrap_or_default();
+        format!("kernel {:?}, buffer({index}){name}", pipeline.name)
+    };
     for (index, argument) in arguments.iter().enumerate() {
-        match argument {
-            Some(Argument::Buffer { buffer, offset }) if *offset > buffer.len() => {
-                return Err(err!(
-                    InvalidArgument,
-                    "kernel {name:?}, buffer({index}){}: offset {offset} lies behind the end of a \
-                     buffer of {} bytes",
-                    named(pipeline, index),
-                    buffer.len()
-                ));
-            }
-            Some(Argument::Bytes(bytes)) if bytes.len() > LIMITS.max_inline_bytes as usize => {
-                return Err(err!(
-                    InvalidArgument,
-                    "kernel {name:?}, buffer({index}){}: {} inline bytes exceed the {} of Metal; \
-                     use a buffer",
-                    named(pipeline, index),
-                    bytes.len(),
-                    LIMITS.max_inline_bytes
-                ));
-            }
-            _ => {}
+        if let Some(argument) = argument {
+            check_extent(argument).context(|| at(index))?;
         }
     }
     for parameter in &pipeline.buffers {
         let index = parameter.index as usize;
-        if arguments.get(index).is_none_or(Option::is_none) {
-            return Err(err!(
-                InvalidArgument,
-                "kernel {name:?}: nothing is bound to buffer({index}) {:?}",
-                parameter.name
-            ));
-        }
+        let argument = arguments.get(index).and_then(Option::as_ref);
+        check_parameter(parameter, argument).context(|| at(index))?;
     }
     Ok(())
 }
 
-/// The name of a buffer parameter, with a space before it, where there is one.
-fn named(pipeline: &HostPipeline, index: usize) -> String {
-    let parameter = pipeline.buffers.iter().find(|p| p.index as usize == index);
-    parameter.map(|p| format!(" {:?}", p.name)).unwrap_or_default()
+/// Whether an argument lies inside its buffer, or is small enough to travel inline.
+fn check_extent(argument: &Argument) -> Result<()> {
+    match argument {
+        Argument::Buffer { buffer, offset } if *offset > buffer.len() => Err(err!(
+            InvalidArgument,
+            "offset {offset} lies behind the end of a buffer of {} bytes",
+            buffer.len()
+        )),
+        Argument::Bytes(bytes) if bytes.len() > LIMITS.max_inline_bytes as usize => Err(err!(
+            InvalidArgument,
+            "{} inline bytes exceed the {} of Metal; use a buffer",
+            bytes.len(),
+            LIMITS.max_inline_bytes
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an argument is there and is what its parameter needs.
+fn check_parameter(parameter: &Parameter, argument: Option<&Argument>) -> Result<()> {
+    let bytes = match argument {
+        None => return Err(err!(InvalidArgument, "nothing is bound to it")),
+        Some(Argument::Bytes(bytes)) => bytes.len(),
+        Some(Argument::Buffer { buffer, offset }) => {
+            if !offset.is_multiple_of(parameter.alignment) {
+                return Err(err!(
+                    InvalidArgument,
+                    "offset {offset} is no multiple of the {} bytes that its type is aligned to",
+                    parameter.alignment
+                ));
+            }
+            buffer.len() - offset
+        }
+    };
+    if bytes < parameter.bytes {
+        return Err(err!(
+            InvalidArgument,
+            "{bytes} bytes are bound to it, but the kernel reads {}",
+            parameter.bytes
+        ));
+    }
+    Ok(())
 }
 
 /// Checks the threadgroup memory of a dispatch, and gives its lengths as a [`Launch`] has them.
@@ -327,7 +346,6 @@ fn run_shared(job: &Job<'_>, items: u64, chunk: u64, threads: &Threads) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::super::pipeline::Parameter;
     use super::super::testing::{add_plain, pipeline};
     use super::super::{HostDevice, Options};
     use super::*;
@@ -394,18 +412,21 @@ mod tests {
         let at = |offset| Some(Argument::Buffer { buffer: buffer.clone(), offset });
         let bytes = |n| Some(Argument::Bytes(smallvec::smallvec![0; n]));
         let check = |arguments: &[Option<Argument>]| check_arguments(&kernel(), arguments);
-        check(&[at(0), at(100)]).unwrap();
+        check(&[at(100), at(96)]).unwrap();
         check(&[at(0), bytes(4096)]).unwrap();
-        check(&[at(0), at(0), None, at(4)]).unwrap();
+        check(&[at(0), at(0), None, at(3)]).unwrap();
         for (arguments, text) in [
-            (vec![], "nothing is bound to buffer(0) \"out\""),
-            (vec![at(0)], "nothing is bound to buffer(1) \"x\""),
-            (vec![None, at(0)], "nothing is bound to buffer(0) \"out\""),
-            (
-                vec![at(101), at(0)],
-                "buffer(0) \"out\": offset 101 lies behind the end of a buffer of 100",
-            ),
+            (vec![], "buffer(0) \"out\": nothing is bound"),
+            (vec![at(0)], "buffer(1) \"x\": nothing is bound"),
+            (vec![None, at(0)], "buffer(0) \"out\": nothing is bound"),
+            (vec![at(101), at(0)], "buffer(0) \"out\": offset 101 lies behind the end of a buffer"),
             (vec![at(0), at(0), at(200)], "buffer(2): offset 200"),
+            (vec![at(6), at(0)], "buffer(0) \"out\": offset 6 is no multiple of the 4 bytes"),
+            (
+                vec![at(0), at(100)],
+                "buffer(1) \"x\": 0 bytes are bound to it, but the kernel reads 4",
+            ),
+            (vec![at(0), bytes(3)], "buffer(1) \"x\": 3 bytes are bound to it"),
             (vec![at(0), bytes(4097)], "buffer(1) \"x\": 4097 inline bytes exceed the 4096"),
             (vec![at(0); 32], "32 buffer arguments exceed the 31"),
         ] {
@@ -416,7 +437,7 @@ mod tests {
 
     #[test]
     fn threadgroup_memory_keeps_to_the_limits() {
-        let parameter = Parameter { index: 1, name: "tile".to_owned() };
+        let parameter = Parameter { index: 1, name: "tile".to_owned(), alignment: 1, bytes: 0 };
         let tiled =
             HostPipeline { threadgroups: vec![parameter], static_memory: 16384, ..kernel() };
         assert_eq!(threadgroup_lengths(&kernel(), &[]).unwrap(), [0; 8]);

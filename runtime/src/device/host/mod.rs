@@ -5,9 +5,10 @@
 //! | [`command`], [`recording`] | command buffers: recorded, run at commit |
 //! | [`launch`], [`cost`] | one kernel call: its checks, how it is spread over threads |
 //! | [`graph`] | op graphs lowered to CPU code |
+//! | [`library`], [`cache`], [`parallel`] | shader libraries, shared and compiled ahead |
 //! | [`pipeline`] | one native kernel and what it declares |
 //! | [`msl`] | MSL to native code |
-//! | [`threads`], [`arenas`] | the thread pool, stacks for synchronising kernels |
+//! | [`threads`], [`board`], [`arenas`] | the thread pool, stacks for synchronising kernels |
 //! | [`buffer`], [`pool`], [`memory`] | buffers, their reuse, where they come from |
 
 use std::sync::{Arc, OnceLock};
@@ -19,18 +20,21 @@ use crate::device::{
     BufferRef, CommandBuffer, Device, DeviceKind, DeviceLibrary, Executable, Keep, Limits,
     PoolStats,
 };
-use crate::error::err;
 use crate::graph::GraphKey;
 
 pub mod arenas;
+pub mod board;
 pub mod buffer;
+pub mod cache;
 pub mod command;
 pub mod cost;
 pub mod graph;
 pub mod launch;
+pub mod library;
 pub mod memory;
 pub mod msl;
 pub mod options;
+pub mod parallel;
 pub mod pipeline;
 pub mod pool;
 pub mod recording;
@@ -44,6 +48,7 @@ pub use options::Options;
 #[derive(Debug)]
 pub struct HostDevice {
     inner: Arc<Inner>,
+    libraries: library::Libraries,
 }
 
 /// What the device and its command buffers share.
@@ -53,7 +58,7 @@ struct Inner {
     threads: threads::Threads,
     arenas: arenas::Arenas,
     /// Empty recordings, for the next command buffers.
-    recordings: Mutex<Vec<Box<recording::Recording>>>,
+    recordings: Mutex<Vec<recording::Recording>>,
 }
 
 /// What Apple GPUs can do; the length of a buffer is the machine's.
@@ -70,6 +75,7 @@ impl HostDevice {
     /// A device of its own, with its own pool and threads.
     pub fn new(options: Options) -> HostDevice {
         HostDevice {
+            libraries: library::Libraries::default(),
             inner: Arc::new(Inner {
                 pool: Arc::new(pool::Pool::new(options.pool_bytes)),
                 threads: threads::Threads::new(options.threads),
@@ -130,8 +136,13 @@ impl Device for HostDevice {
         Ok(Arc::new(unsafe { buffer::BorrowedBuffer::new(ptr, len, keep) }?))
     }
 
-    fn compile(&self, _source: &str) -> Result<Arc<dyn DeviceLibrary>> {
-        Err(err!(Unsupported, "not yet"))
+    fn compile(&self, source: &str) -> Result<Arc<dyn DeviceLibrary>> {
+        Ok(self.libraries.get(source)?)
+    }
+
+    fn precompile(&self, sources: &[&str]) -> Vec<Result<Arc<dyn DeviceLibrary>>> {
+        let libraries = self.libraries.precompile(sources);
+        libraries.into_iter().map(|library| Ok(library? as Arc<dyn DeviceLibrary>)).collect()
     }
 
     fn lower(&self, key: &GraphKey) -> Result<Arc<dyn Executable>> {

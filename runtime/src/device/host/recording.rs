@@ -5,6 +5,7 @@
 //! a dispatch allocates nothing.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::arenas::Arenas;
@@ -19,6 +20,10 @@ use crate::error::err;
 
 /// A recording with room for more commands than this is not kept for reuse.
 const MOST_KEPT: usize = 1 << 14;
+
+/// Copies and fills of this many bytes are shared among threads, in parts of so many.
+const LONG: usize = 4 << 20;
+const PART: u64 = 1 << 20;
 
 /// Commands in the order of their recording, and what they use.
 #[derive(Debug, Default)]
@@ -103,7 +108,7 @@ impl Place {
 
 impl Recording {
     /// Commands recorded.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.commands.len()
     }
 
@@ -230,21 +235,32 @@ impl Recording {
                 unsafe { launch::run(pipeline, launch, threads, arenas) }
                     .map_err(|error| error.context(format_args!("kernel {:?}", pipeline.name)))
             }
-            Command::Copy { src, dst, len } => {
-                // SAFETY: both ranges lie inside live buffers and do not overlap.
-                unsafe { std::ptr::copy_nonoverlapping(src.address(), dst.address(), *len) };
-                Ok(())
-            }
-            Command::Fill { dst, len, value } => {
-                // SAFETY: the range lies inside a live buffer.
-                unsafe { dst.address().write_bytes(*value, *len) };
-                Ok(())
-            }
+            Command::Copy { src, dst, len } => in_parts(*len, threads, |part| {
+                // SAFETY: both ranges lie inside live buffers and do not overlap, and parts
+                // neither.
+                unsafe {
+                    let (src, dst) = (src.address().add(part.start), dst.address().add(part.start));
+                    std::ptr::copy_nonoverlapping(src, dst, part.len());
+                }
+            }),
+            Command::Fill { dst, len, value } => in_parts(*len, threads, |part| {
+                // SAFETY: the range lies inside a live buffer, and parts do not overlap.
+                unsafe { dst.address().add(part.start).write_bytes(*value, part.len()) };
+            }),
             Command::Run { executable, operands } => {
                 Lowered::of(executable)?.run(operands, threads)
             }
         })
     }
+}
+
+/// Does `work` on all of `0..len`: at once, or in parts on several threads if it is long.
+fn in_parts(len: usize, threads: &Threads, work: impl Fn(Range<usize>) + Sync) -> Result<()> {
+    if len < LONG {
+        work(0..len);
+        return Ok(());
+    }
+    threads.run(len as u64, PART, &|part| work(part.start as usize..part.end as usize))
 }
 
 impl Inline {
@@ -404,6 +420,25 @@ mod tests {
         assert_eq!(words(&out), [0]);
         assert_eq!(Arc::strong_count(&out), 1);
         assert_eq!(device.command_buffer().unwrap().command_count(), 0);
+    }
+
+    #[test]
+    fn long_copies_and_fills_are_whole() {
+        let device = device();
+        let count = (3 * LONG + 12) / 4;
+        let (a, b) = (zeroed(&device, count), zeroed(&device, count));
+        let mut commands = device.command_buffer().unwrap();
+        commands.fill((&a, 4), 3 * LONG, 1).unwrap();
+        commands.copy((&a, 4), (&b, 8), 3 * LONG + 4).unwrap();
+        commands.commit().unwrap().wait().unwrap();
+        let expected = |first: usize| {
+            (0..count).map(move |i| {
+                let filled = (first..first + 3 * LONG / 4).contains(&i);
+                if filled { 0x0101_0101 } else { 0 }
+            })
+        };
+        assert!(words(&a).iter().copied().eq(expected(1)));
+        assert!(words(&b).iter().copied().eq(expected(2)));
     }
 
     #[test]

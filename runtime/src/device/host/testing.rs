@@ -58,17 +58,22 @@ pub unsafe extern "C" fn add_groups(
 
 /// A pipeline of `entry` with buffers `out` and `x`.
 pub fn pipeline(name: &str, entry: Entry, mode: LaunchMode) -> HostPipeline {
-    let parameter = |(index, name): (u32, &str)| Parameter { index, name: name.to_owned() };
+    let parameter = |(index, name, bytes): (u32, &str, usize)| Parameter {
+        index,
+        name: name.to_owned(),
+        alignment: 4,
+        bytes,
+    };
     HostPipeline {
         name: name.to_owned(),
         entry,
         mode,
-        buffers: [(0, "out"), (1, "x")].map(parameter).into(),
+        buffers: [(0, "out", 0), (1, "x", 4)].map(parameter).into(),
         threadgroups: Vec::new(),
         max_threads: 1024,
         static_memory: 0,
         cost: Cost::guess(mode),
-        code: None,
+        _code: None,
     }
 }
 

@@ -10,14 +10,16 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::board::{Board, Claim};
 use crate::Result;
 use crate::error::err;
 
@@ -131,6 +133,7 @@ impl Crew {
             std::thread::Builder::new().name(name).spawn(move || shared.work_forever(index)).ok()
         });
         let workers: Vec<_> = workers.collect();
+        shared.awake.fetch_sub(size - workers.len(), Relaxed);
         for (seat, worker) in shared.seats.iter().zip(&workers) {
             *seat.thread.lock() = Some(worker.thread().clone());
         }
@@ -143,7 +146,8 @@ impl Drop for Crew {
         if self.process != std::process::id() {
             return;
         }
-        self.shared.closed.store(true, SeqCst);
+        self.shared.closed.store(true, Release);
+        fence(SeqCst);
         for seat in &self.shared.seats {
             seat.wake();
         }
@@ -157,33 +161,13 @@ impl Drop for Crew {
 /// What the workers and the caller share: one job at a time.
 #[derive(Debug)]
 struct Shared {
-    /// Generation of the job in the upper half, chunks not claimed in the lower. Jobs change
-    /// only while the lower half is 0, so whoever brings it down by one with a compare-exchange
-    /// has read the fields of the job that the chunk belongs to.
-    head: Padded<AtomicU64>,
-    /// Chunks not finished.
-    left: Padded<AtomicU32>,
-    job: Job,
+    board: Board,
     /// The first panic of the job.
     panic: Mutex<Option<crate::Error>>,
     seats: Vec<Seat>,
     /// Workers that are not asleep.
     awake: AtomicUsize,
     closed: AtomicBool,
-}
-
-/// A value alone on its cache lines.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Padded<T>(T);
-
-/// The fields of the current job.
-#[derive(Debug, Default)]
-struct Job {
-    /// A `*const &(dyn Fn(Range<u64>) + Sync)` on the caller's stack.
-    work: AtomicPtr<()>,
-    total: AtomicU64,
-    chunk: AtomicU64,
 }
 
 /// Where one worker sleeps.
@@ -195,8 +179,8 @@ struct Seat {
 
 impl Seat {
     fn wake(&self) {
-        if self.asleep.load(SeqCst)
-            && self.asleep.swap(false, SeqCst)
+        if self.asleep.load(Relaxed)
+            && self.asleep.swap(false, AcqRel)
             && let Some(thread) = &*self.thread.lock()
         {
             thread.unpark();
@@ -207,9 +191,7 @@ impl Seat {
 impl Shared {
     fn new(workers: usize) -> Shared {
         Shared {
-            head: Padded::default(),
-            left: Padded::default(),
-            job: Job::default(),
+            board: Board::default(),
             panic: Mutex::default(),
             seats: (0..workers).map(|_| Seat::default()).collect(),
             awake: AtomicUsize::new(workers),
@@ -219,18 +201,11 @@ impl Shared {
 
     /// Publishes a job, works on it, and waits for its chunks. Called by one thread at a time.
     fn run_job(&self, total: u64, chunk: u64, work: &(dyn Fn(Range<u64>) + Sync)) -> Result<()> {
-        let chunks = u32::try_from(total.div_ceil(chunk)).expect("bounded by the caller");
-        self.job.work.store(std::ptr::from_ref(&work).cast_mut().cast(), Relaxed);
-        self.job.total.store(total, Relaxed);
-        self.job.chunk.store(chunk, Relaxed);
-        self.left.0.store(chunks, Relaxed);
-        let generation = (self.head.0.load(Relaxed) >> 32).wrapping_add(1);
-        // SeqCst, as the flag `asleep`: either the worker sees the job or we see it asleep.
-        self.head.0.store(generation << 32 | u64::from(chunks), SeqCst);
+        self.board.publish(std::ptr::from_ref(&work).cast_mut().cast(), total, chunk);
         self.wake_helpers(None);
         self.work();
         let mut spins = 0u32;
-        while self.left.0.load(Acquire) != 0 {
+        while !self.board.is_done() {
             spins += 1;
             // The last chunks run elsewhere; on a crowded machine their threads need the core.
             if spins.is_multiple_of(256) {
@@ -245,49 +220,37 @@ impl Shared {
     /// Wakes two of the workers that sleep: each woken worker wakes two more, so that waking many
     /// takes the time of waking a few.
     fn wake_helpers(&self, worker: Option<usize>) {
+        // Between the job that this thread has published or seen, and the flags that it is about
+        // to read; its counterpart is in `sleep`. So a worker that falls asleep now sees the job,
+        // or is seen sleeping.
+        fence(SeqCst);
         let first = worker.map_or(0, |w| 2 * w + 2);
         self.seats.iter().skip(first).take(2).for_each(Seat::wake);
     }
 
     /// Claims and runs chunks until none is left.
     fn work(&self) {
-        let mut head = self.head.0.load(Acquire);
-        while head as u32 != 0 {
-            let work = self.job.work.load(Relaxed);
-            let total = self.job.total.load(Relaxed);
-            let chunk = self.job.chunk.load(Relaxed);
-            match self.head.0.compare_exchange_weak(head, head - 1, AcqRel, Acquire) {
-                Ok(_) => {
-                    let chunks = total.div_ceil(chunk);
-                    let start = (chunks - u64::from(head as u32)) * chunk;
-                    self.run_chunk(work, start..total.min(start + chunk));
-                    head = self.head.0.load(Acquire);
-                }
-                Err(now) => head = now,
-            }
+        while let Some(Claim { work, range }) = self.board.claim() {
+            self.run_chunk(work, range);
+            self.board.finish();
         }
     }
 
     fn run_chunk(&self, work: *mut (), range: Range<u64>) {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the claim shows that this is the current job. Its caller stays in `run_job`,
-            // and so keeps what `work` points to, until `left` has been brought to 0 below.
+            // SAFETY: the caller of the job stays in `run_job`, and so keeps what `work` points
+            // to, until this chunk is finished.
             let work = unsafe { *work.cast::<&(dyn Fn(Range<u64>) + Sync)>() };
             work(range);
         }));
         if let Err(panic) = outcome {
             self.panic.lock().get_or_insert_with(|| panicked(&*panic));
         }
-        self.left.0.fetch_sub(1, Release);
-    }
-
-    fn has_work(&self) -> bool {
-        self.head.0.load(SeqCst) as u32 != 0
     }
 
     fn work_forever(&self, index: usize) {
         while !self.closed.load(Acquire) {
-            if self.has_work() {
+            if self.board.has_work() {
                 self.wake_helpers(Some(index));
                 self.work();
             }
@@ -302,7 +265,7 @@ impl Shared {
         let since = Instant::now();
         loop {
             for _ in 0..64 {
-                if self.has_work() || self.closed.load(Acquire) {
+                if self.board.has_work() || self.closed.load(Acquire) {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -315,14 +278,14 @@ impl Shared {
 
     fn sleep(&self, index: usize) {
         let seat = &self.seats[index];
-        seat.asleep.store(true, SeqCst);
+        seat.asleep.store(true, Relaxed);
         self.awake.fetch_sub(1, Relaxed);
-        // Parking returns at times for no reason, and must not be entered once a job is there:
-        // its caller may have looked before the flag was set.
-        while seat.asleep.load(SeqCst) && !self.has_work() && !self.closed.load(SeqCst) {
+        fence(SeqCst);
+        // Parking returns at times for no reason.
+        while seat.asleep.load(Acquire) && !self.board.has_work() && !self.closed.load(Acquire) {
             std::thread::park();
         }
-        seat.asleep.store(false, SeqCst);
+        seat.asleep.store(false, Relaxed);
         self.awake.fetch_add(1, Relaxed);
     }
 }
@@ -332,6 +295,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, AtomicU64};
 
     /// Runs a job that counts how often each item is visited.
     fn visits(threads: &Threads, total: usize, chunk: u64) -> Vec<u32> {
