@@ -53,7 +53,7 @@ pub(crate) fn compile(
         command.args(toolchain.compile_flags()).arg("-shared");
         command.arg("-include-pch").arg(precompiled).arg("-o").arg(target).arg("-");
         if run(command, &unit)?.success {
-            return Ok(());
+            return check_mode(kernel, target);
         }
         // The precompiled header may be the reason: only the headers themselves are trusted.
     }
@@ -62,11 +62,30 @@ pub(crate) fn compile(
     command.arg("-include").arg(headers.path().join("msl.h")).arg("-o").arg(target).arg("-");
     let output = run(command, &unit)?;
     if output.success {
-        return Ok(());
+        return check_mode(kernel, target);
     }
     let place = |line, column| (line, shader.source_column(line, column));
     let found = parse_messages(&output.stderr, place, kernel.line);
     Err(failure(source, &output.stderr, found).context(format!("kernel {:?}", kernel.name)))
+}
+
+/// A plain kernel runs without fibers: code in it that waits would find no context and crash.
+/// What a kernel calls is found by name, so this cannot happen; should it, it is an error here.
+fn check_mode(kernel: &KernelInfo, library: &Path) -> Result<()> {
+    let waits = |bytes: &[u8]| {
+        [&b"enter_barrier"[..], b"enter_simd_operation"]
+            .iter()
+            .any(|name| bytes.windows(name.len()).any(|window| window == *name))
+    };
+    if kernel.mode == LaunchMode::Plain && std::fs::read(library).is_ok_and(|b| waits(&b)) {
+        return Err(err!(
+            Internal,
+            "the kernel {:?} (MSL line {}) waits for other threads, which was not seen in its text",
+            kernel.name,
+            kernel.line
+        ));
+    }
+    Ok(())
 }
 
 /// The directory with our headers: in the cache, or only for one compilation.
