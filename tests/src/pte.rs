@@ -117,10 +117,6 @@ impl Program {
                 table(&mut b, |b, s| b.push_slot_always(s(0), data))
             })
             .collect();
-        let reserved = {
-            let storage = b.create_vector::<u8>(&[]);
-            table(&mut b, |b, s| b.push_slot_always(s(0), storage))
-        };
         let segments: Vec<Table> = segments
             .iter()
             .map(|&(offset, size)| {
@@ -143,14 +139,17 @@ impl Program {
             })
             .collect();
         let plans = b.create_vector(&plans);
-        let constants = b.create_vector(&[reserved]);
         let inline = b.create_vector(&inline);
         let segments = b.create_vector(&segments);
         let named = b.create_vector(&named);
-        let constant_segment = table(&mut b, |b, s| b.push_slot_always(s(0), 0u32));
+        // No constants: the first entry is reserved for tensors that are none.
+        let offsets = b.create_vector(&[0u64]);
+        let constant_segment = table(&mut b, |b, s| {
+            b.push_slot_always(s(0), 0u32);
+            b.push_slot_always(s(1), offsets);
+        });
         let program = table(&mut b, |b, s| {
             b.push_slot_always(s(1), plans);
-            b.push_slot_always(s(2), constants);
             b.push_slot_always(s(3), inline);
             b.push_slot_always(s(4), segments);
             b.push_slot_always(s(5), constant_segment);

@@ -154,7 +154,7 @@ fn a_number_of_inputs_that_does_not_fit_is_refused() {
 fn an_input_of_another_shape_is_refused() {
     let mut command = run(&fixture("mlp").join("model.pte"));
     let text = refused(command.arg("--input").arg(fixture("linear_bias").join("input0.npy")));
-    says(&text, &["127", "shape"]);
+    says(&text, &["input 0", "[127, 7]", "[2, 8]"]);
 }
 
 #[test]

@@ -9,9 +9,6 @@ use crate::steps::{Action, Input, Step};
 use crate::toolchain::rust::Rust;
 use crate::workspace::{Workspace, cargo};
 
-/// The cargo feature that the program needs.
-const PROGRAM_FEATURE: &str = "cli";
-
 /// Variables of the environment that change what cargo makes.
 const VARIABLES: [&str; 12] = [
     "RUSTFLAGS",
@@ -121,15 +118,18 @@ impl RustBuild<'_> {
 
     fn cargo_build(&self) -> Invocation {
         let profile = &self.preset.build.profile.value;
-        let chosen = self.preset.build.features.iter().map(String::as_str);
-        let features: Vec<_> = [PROGRAM_FEATURE].into_iter().chain(chosen).collect();
+        let features = &self.preset.build.features;
         let mut invocation = staged_cargo(self.workspace, self.environment);
         invocation = match profile.as_str() {
             "release" => invocation.args(["build", "--release"]),
             profile => invocation.args(["build", "--profile", profile]),
         };
-        invocation
-            .args(["-p", "etmetal", "--lib", "--bin", "etmetal", "--features"])
-            .arg(features.join(","))
+        invocation = invocation.args(["-p", "etmetal", "-p", "etmetal-cli"]);
+        if features.is_empty() {
+            return invocation;
+        }
+        // Features are those of the library: qualified, because two packages are built.
+        let qualified: Vec<_> = features.iter().map(|name| format!("etmetal/{name}")).collect();
+        invocation.arg("--features").arg(qualified.join(","))
     }
 }

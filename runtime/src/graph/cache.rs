@@ -44,8 +44,11 @@ struct State {
     stats: CacheStats,
 }
 
+/// A device and its cache.
+type Entry = (Weak<dyn Device>, Arc<GraphCache>);
+
 /// The cache of each device that lives.
-static CACHES: Mutex<Vec<(Weak<dyn Device>, Arc<GraphCache>)>> = Mutex::new(Vec::new());
+static CACHES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 impl GraphCache {
     /// The cache of `device`, made on first use with the capacity of the environment.

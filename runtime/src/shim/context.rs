@@ -51,7 +51,7 @@ impl ModelContext {
     pub fn new(device: Arc<dyn Device>) -> Arc<Self> {
         Arc::new(ModelContext {
             device,
-            owner: Owner::new(),
+            owner: Owner::unique(),
             libraries: Mutex::default(),
             weights: Mutex::new(None),
         })
@@ -156,10 +156,11 @@ impl Drop for ContextGuard {
     }
 }
 
-/// Keeps `error` for the current model's caller, if it is the first.
+/// Keeps `error` for the current model's caller, if it is the first. A static destructor may fail
+/// when the thread's frames are gone; then there is no caller.
 pub(super) fn record_error(error: Error) {
-    FRAMES.with_borrow_mut(|frames| {
-        if let Some(frame) = frames.last_mut() {
+    let _ = FRAMES.try_with(|frames| {
+        if let Some(frame) = frames.borrow_mut().last_mut() {
             frame.error.get_or_insert(error);
         }
     });

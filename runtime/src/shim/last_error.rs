@@ -9,11 +9,12 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// Keeps the text of `error` as the calling thread's last one.
+/// Keeps the text of `error` as the calling thread's last one; not while the thread ends.
 pub fn set_last_error(error: &Error) {
     // A NUL inside the text would end it early; messages hold none, file names might.
     let text = error.to_string().replace('\0', "\u{fffd}");
-    LAST.set(CString::new(text).unwrap_or_default());
+    let text = CString::new(text).unwrap_or_default();
+    let _ = LAST.try_with(|last| last.replace(text));
 }
 
 /// The text of the calling thread's last error, "" if there was none. Valid until the next call

@@ -22,7 +22,7 @@ pub struct Owner(u64);
 
 impl Owner {
     /// A new one, unlike all others of the process.
-    pub fn new() -> Self {
+    pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Owner(NEXT.fetch_add(1, Ordering::Relaxed))
     }

@@ -112,10 +112,10 @@ pub(super) enum Value {
 /// The element lies inside the storage and is not being written.
 pub(super) unsafe fn read_element(tensor: &Tensor, offset: usize) -> Value {
     let at = tensor.as_ptr();
-    // SAFETY: the caller's promise; tensors begin at multiples of their element size in memory
-    // that the caller may have placed anywhere, hence unaligned reads.
+    // Borrowed memory may lie anywhere, hence unaligned reads.
     macro_rules! read {
         ($type:ty) => {
+            // SAFETY: the caller's promise.
             unsafe { at.cast::<$type>().add(offset).read_unaligned() }
         };
     }

@@ -62,7 +62,7 @@ impl Lowered {
         if operands.len() != keys.len() {
             return Err(err!(
                 InvalidArgument,
-                "{op:?} takes {} operands, not {}",
+                "{op} takes {} operands, not {}",
                 keys.len(),
                 operands.len()
             ));
@@ -71,7 +71,7 @@ impl Lowered {
             if operand.dtype != key.dtype || operand.sizes != key.sizes {
                 return Err(err!(
                     InvalidArgument,
-                    "operand {index} of {op:?} is {} {:?}, but the graph was built for {} {:?}",
+                    "operand {index} of {op} is {} {:?}, but the graph was built for {} {:?}",
                     operand.dtype,
                     operand.sizes,
                     key.dtype,
@@ -81,7 +81,7 @@ impl Lowered {
             if end(operand).is_none_or(|end| end > operand.buffer.len()) {
                 return Err(err!(
                     InvalidArgument,
-                    "operand {index} of {op:?}: {} of sizes {:?}, strides {:?} at byte {} leaves \
+                    "operand {index} of {op}: {} of sizes {:?}, strides {:?} at byte {} leaves \
                      a buffer of {} bytes",
                     operand.dtype,
                     operand.sizes,
@@ -99,7 +99,7 @@ impl Lowered {
         let run = AssertUnwindSafe(|| self.code.run(operands, threads));
         catch_unwind(run)
             .unwrap_or_else(|panic| Err(panicked(&*panic)))
-            .context(|| format!("{:?}", self.key.op))
+            .context(|| self.key.op.name())
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         let mut submission = commands.commit().unwrap();
         for _ in 0..2 {
             let error = submission.wait().unwrap_err().to_string();
-            assert!(error.contains("as told") && error.contains("Mm"), "{error}");
+            assert!(error.contains("as told") && error.contains("mm:"), "{error}");
         }
         // SAFETY: written when it was made; no work is under way.
         assert_eq!(unsafe { *operand.buffer.contents() }, 0, "the fill did not run");

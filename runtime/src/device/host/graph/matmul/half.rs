@@ -1,0 +1,188 @@
+//! Products that are computed in float32 and rounded once: those of half types.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use super::Scales;
+use super::float::gemm_f32;
+use super::matrix::Matrix;
+use super::skinny;
+
+/// Terms that are packed at once.
+const BLOCK_TERMS: usize = 256;
+
+/// A type whose products are computed in float32.
+pub(super) trait Real: Copy {
+    fn to_f32(self) -> f32;
+    fn from_f32(value: f32) -> Self;
+    /// Converts a line of numbers.
+    fn unpack(from: &[Self], to: &mut [f32]);
+}
+
+impl Real for f32 {
+    fn to_f32(self) -> f32 {
+        self
+    }
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+    fn unpack(from: &[Self], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+}
+
+impl Real for f16 {
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
+    }
+    fn from_f32(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+    fn unpack(from: &[Self], to: &mut [f32]) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("f16c") && is_x86_feature_detected!("avx") {
+            // SAFETY: the processor has the features.
+            return unsafe { unpack_f16c(from, to) };
+        }
+        from.convert_to_f32_slice(to);
+    }
+}
+
+impl Real for bf16 {
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+    fn from_f32(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+    #[inline(always)]
+    fn unpack(from: &[Self], to: &mut [f32]) {
+        for (from, to) in from.iter().zip(to) {
+            *to = f32::from_bits(u32::from(from.to_bits()) << 16);
+        }
+    }
+}
+
+/// Eight conversions an instruction; the library's do not inline.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx,f16c")]
+fn unpack_f16c(from: &[f16], to: &mut [f32]) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+
+    let (from, from_rest) = from.as_chunks::<8>();
+    let (to, to_rest) = to.as_chunks_mut::<8>();
+    for (from, to) in from.iter().zip(to) {
+        // SAFETY: both are arrays of eight.
+        unsafe {
+            _mm256_storeu_ps(
+                to.as_mut_ptr(),
+                _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())),
+            );
+        }
+    }
+    for (from, to) in from_rest.iter().zip(to_rest) {
+        *to = from.to_f32();
+    }
+}
+
+/// Part of a matrix as float32, dense along its denser side.
+struct Packed {
+    values: Vec<f32>,
+    matrix: Matrix,
+}
+
+impl Packed {
+    /// Packs into `values`.
+    ///
+    /// # Safety
+    /// `from` lies inside a live buffer.
+    unsafe fn new<T: Real>(mut values: Vec<f32>, from: &Matrix) -> Packed {
+        // Lines are what is dense in memory: rows, or columns of a transposed matrix.
+        let by_rows = from.column_stride <= from.row_stride;
+        let (lines, len) =
+            if by_rows { (from.rows, from.columns) } else { (from.columns, from.rows) };
+        let step = if by_rows { from.column_stride } else { from.row_stride };
+        values.resize(lines * len, 0.0);
+        for (line, to) in values.chunks_exact_mut(len.max(1)).enumerate() {
+            let start = if by_rows { from.at::<T>(line, 0) } else { from.at::<T>(0, line) };
+            if step == 1 {
+                // SAFETY: the line's `len` elements lie one after the other.
+                T::unpack(unsafe { std::slice::from_raw_parts(start, len) }, to);
+            } else {
+                for (i, to) in to.iter_mut().enumerate() {
+                    // SAFETY: the element lies inside the matrix.
+                    *to = unsafe { start.offset(i as isize * step).read() }.to_f32();
+                }
+            }
+        }
+        let (row_stride, column_stride) =
+            if by_rows { (len as isize, 1) } else { (1, len as isize) };
+        let matrix = Matrix {
+            start: values.as_mut_ptr().cast(),
+            element: size_of::<f32>(),
+            row_stride,
+            column_stride,
+            ..*from
+        };
+        Packed { values, matrix }
+    }
+}
+
+/// `out` of a product of `T`, computed in float32.
+///
+/// # Safety
+/// As for [`tile_f32`](super::float::tile_f32).
+pub(super) unsafe fn tile_widened<T: Real>(
+    out: &Matrix,
+    input: Option<&Matrix>,
+    a: &Matrix,
+    b: &Matrix,
+    scales: Scales,
+) {
+    let mut sums = vec![0f32; out.rows * out.columns];
+    let target = Matrix {
+        start: sums.as_mut_ptr().cast(),
+        element: size_of::<f32>(),
+        row_stride: out.columns as isize,
+        column_stride: 1,
+        ..*out
+    };
+    if let Some(input) = input {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the element lies inside the input, which has the tile's size.
+            let value = unsafe { input.at::<T>(i / out.columns, i % out.columns).read() };
+            *sum = scales.beta as f32 * value.to_f32();
+        }
+    }
+    let alpha = scales.alpha as f32;
+    // SAFETY: as for the function; `sums` has the tile's size.
+    unsafe {
+        if skinny::suits(out.rows, b) {
+            skinny::multiply::<T>(&mut sums, a, b, alpha);
+        } else {
+            multiply::<T>(&target, a, b, alpha);
+        }
+    }
+    for (i, &sum) in sums.iter().enumerate() {
+        // SAFETY: the element lies inside the tile, which this call alone writes.
+        unsafe { out.at::<T>(i / out.columns, i % out.columns).write(T::from_f32(sum)) };
+    }
+}
+
+/// `target += alpha · a @ b`, with the operands packed block by block.
+///
+/// # Safety
+/// As for [`tile_widened`]; `target` is float32.
+unsafe fn multiply<T: Real>(target: &Matrix, a: &Matrix, b: &Matrix, alpha: f32) {
+    let (mut a_values, mut b_values) = (Vec::new(), Vec::new());
+    for first in (0..a.columns).step_by(BLOCK_TERMS) {
+        let terms = first..(first + BLOCK_TERMS).min(a.columns);
+        // SAFETY: the parts lie inside the operands.
+        unsafe {
+            let a = Packed::new::<T>(a_values, &a.columns_part(terms.clone()));
+            let b = Packed::new::<T>(b_values, &b.rows_part(terms));
+            gemm_f32(target, true, &a.matrix, &b.matrix, alpha);
+            (a_values, b_values) = (a.values, b.values);
+        }
+    }
+}
