@@ -6,7 +6,7 @@ use super::kernels::{KernelInfo, ParameterKind};
 /// The file name of the entry in the compiler's messages.
 pub(crate) const ENTRY_NAME: &str = "entry";
 
-/// The whole translation unit: our headers, the rewritten shader, the entry.
+/// The translation unit behind our headers: the rewritten shader and the entry.
 ///
 /// All functions of the shader get internal linkage, so that clang compiles only what the kernel
 /// uses.
@@ -18,8 +18,7 @@ pub(crate) fn translation_unit(shader: &str, kernel: &KernelInfo) -> String {
         LaunchMode::Fibers => "MSL_FIBERS_ENTRY",
     };
     format!(
-        "#include \"msl.h\"\n\
-         #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
+        "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
          {shader}\n\
          #pragma clang attribute pop\n\
          #line 1 \"{ENTRY_NAME}\"\n\

@@ -53,9 +53,21 @@ impl Drop for Arena {
     }
 }
 
+/// Memory with the alignment that buffers of a device have.
+#[derive(Clone)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// One argument: memory that the kernel uses in place, or a copy that is written back.
+struct Bound {
+    address: *mut c_void,
+    bytes: usize,
+    aligned: Option<Vec<Line>>,
+}
+
 /// One dispatch under construction.
 pub(crate) struct Dispatch<'a> {
-    buffers: Vec<(*mut c_void, u64)>,
+    buffers: Vec<Bound>,
     threadgroup_lengths: [u32; 8],
     grid: [u32; 3],
     group: [u32; 3],
@@ -69,24 +81,42 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Binds the next buffer.
-    pub(crate) fn arg<T>(mut self, data: &mut [T]) -> Self {
-        self.buffers.push((data.as_mut_ptr().cast(), size_of_val(data) as u64));
+    pub(crate) fn arg<T>(mut self, data: &'a mut [T]) -> Self {
+        let bytes = size_of_val(data);
+        let mut aligned = vec![Line([0; 64]); bytes.div_ceil(64)];
+        // SAFETY: both are valid for `bytes` bytes and apart from each other.
+        unsafe { aligned.as_mut_ptr().cast::<u8>().copy_from(data.as_ptr().cast(), bytes) };
+        let address = data.as_mut_ptr().cast();
+        self.buffers.push(Bound { address, bytes, aligned: Some(aligned) });
         self
     }
 
+    /// Binds the next buffer to memory that others may use at the same time.
+    pub(crate) fn address(mut self, address: usize, bytes: usize) -> Self {
+        self.buffers.push(Bound { address: address as *mut c_void, bytes, aligned: None });
+        self
+    }
+
+    /// Sets the bytes of a threadgroup argument.
     pub(crate) fn threadgroup(mut self, index: usize, bytes: u32) -> Self {
         self.threadgroup_lengths[index] = bytes;
         self
     }
 
+    /// Uses this arena and not one of its own.
     pub(crate) fn arena(mut self, arena: &'a Arena) -> Self {
         self.arena = Some(arena);
         self
     }
 
-    pub(crate) fn run(self, native: &Native) {
-        let pointers: Vec<_> = self.buffers.iter().map(|b| b.0).collect();
-        let sizes: Vec<_> = self.buffers.iter().map(|b| b.1).collect();
+    /// Runs the whole grid.
+    pub(crate) fn run(mut self, native: &Native) {
+        let pointer = |b: &mut Bound| match &mut b.aligned {
+            Some(lines) => lines.as_mut_ptr().cast(),
+            None => b.address,
+        };
+        let pointers: Vec<_> = self.buffers.iter_mut().map(pointer).collect();
+        let sizes: Vec<_> = self.buffers.iter().map(|b| b.bytes as u64).collect();
         let groups = std::array::from_fn(|i| self.grid[i].div_ceil(self.group[i]));
         let launch = Launch {
             buffers: pointers.as_ptr(),
@@ -118,6 +148,13 @@ impl<'a> Dispatch<'a> {
         for (begin, end) in [(0, middle), (middle, total)] {
             // SAFETY: the buffers outlive the call and the tests bind what their kernels use.
             unsafe { (native.entry)(&launch, arena, begin, end) };
+        }
+        for bound in &self.buffers {
+            if let Some(lines) = &bound.aligned {
+                let target: *mut u8 = bound.address.cast();
+                // SAFETY: the slice is borrowed for as long as the dispatch.
+                unsafe { target.copy_from(lines.as_ptr().cast(), bound.bytes) };
+            }
         }
     }
 }

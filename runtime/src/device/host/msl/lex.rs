@@ -54,11 +54,6 @@ impl Token<'_> {
     pub(crate) fn end(&self) -> usize {
         self.offset + self.text.len()
     }
-
-    /// Whether `next` follows without a space, as the halves of `>>` do.
-    pub(crate) fn touches(&self, next: &Token<'_>) -> bool {
-        self.end() == next.offset
-    }
 }
 
 /// Operators of more than one character, longest first.
@@ -333,12 +328,5 @@ mod tests {
         assert_eq!(tokens[close + 1].text, "a");
         assert_eq!(matching_angle(&tokens, close + 2), None);
         assert_eq!(attribute_end(&tokens, 3), None);
-    }
-
-    #[test]
-    fn adjacency_tells_a_shift_from_two_closers() {
-        let tokens = lex("a >> b > > c").unwrap();
-        assert!(tokens[1].touches(&tokens[2]));
-        assert!(!tokens[4].touches(&tokens[5]));
     }
 }

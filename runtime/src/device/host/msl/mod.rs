@@ -1,8 +1,25 @@
 //! Metal Shading Language to native code.
 //!
-//! MSL is C++ with attributes. The source is preprocessed by clang against our own headers, read
-//! as tokens, rewritten into C++ and compiled by clang into a small shared library with one entry
-//! per kernel.
+//! MSL is C++ with attributes, so clang does the real work:
+//!
+//! 1. [`Module::parse`] lets clang expand macros and includes (against empty standard headers),
+//!    reads the result as tokens (`lex`), refuses what Apple's compiler refuses (`strict`), and
+//!    finds the kernels with their parameters (`kernels`).
+//! 2. [`Module::compile`] rewrites the tokens into C++ (`rewrite`), adds an entry for one kernel
+//!    (`emit`), and compiles both against our own freestanding `metal_stdlib` (`include/`) into a
+//!    small shared library that needs nothing but `memcpy` and its kin (`compile`).
+//! 3. Both keep their results on disk (`cache`); when they are warm no compiler runs. The key
+//!    covers the source, our headers and rules (`version`), the flags, the compiler's file and
+//!    the processor.
+//!
+//! A kernel that does not wait for other threads is a vectorised loop over the grid
+//! ([`LaunchMode::Plain`]). In one that does, each thread of a threadgroup is a fiber
+//! ([`LaunchMode::Fibers`]): see `include/fiber.h`. A fiber has a stack of 120 KiB without a guard
+//! page (one for each of 1024 fibers per worker would exhaust the system's mappings); instead a
+//! function whose frame is larger than 64 KiB does not compile, and MSL has no recursion.
+//!
+//! There is no thread-local state: a variable per library would exhaust static TLS after some
+//! hundred kernels.
 
 use std::ffi::c_void;
 
@@ -22,6 +39,7 @@ mod strict;
 #[cfg(test)]
 mod tests;
 mod toolchain;
+mod version;
 
 pub use cache::cache_dir;
 pub use kernels::{Access, KernelInfo, Parameter, ParameterKind};

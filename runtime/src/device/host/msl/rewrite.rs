@@ -5,6 +5,7 @@
 //! of kernels go. Everything stays on its line, and the edits are remembered, so that the
 //! compiler's messages lead back to the column in the source.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::kernels::{Analysis, join};
@@ -74,6 +75,11 @@ pub(crate) fn rewrite(
     left_out: Vec<Range<usize>>,
 ) -> Rewritten {
     let mut edits = Vec::new();
+    // Names that the shader itself declares: its own structs may have a member `rgb`.
+    let declared: HashSet<&str> = (0..tokens.len())
+        .filter(|&i| tokens[i].is_ident() && !is_member(tokens, i))
+        .map(|i| tokens[i].text)
+        .collect();
     let mut removed = [analysis.instantiations.clone(), left_out].concat();
     removed.sort_by_key(|range| range.start);
     let mut removed = removed.into_iter().peekable();
@@ -95,7 +101,9 @@ pub(crate) fn rewrite(
             continue;
         }
         let token = &tokens[at];
-        if token.is("kernel") {
+        if is_color_swizzle(tokens, at) && !declared.contains(token.text) {
+            edits.push(edit(tokens, at..at + 1, position_swizzle(token.text)));
+        } else if token.is("kernel") {
             edits.push(edit(tokens, at..at + 1, String::new()));
         } else if token.kind == Kind::Number
             && let Some(replacement) = literal(token.text)
@@ -150,7 +158,7 @@ fn literal(text: &str) -> Option<String> {
     if let Some(digits) = text.strip_suffix(['h', 'H']) {
         return Some(format!("{}f16", with_point(digits)));
     }
-    let suffixed = !hex && lower.ends_with(['f', 'l']) || hex && lower.ends_with(['f', 'l']);
+    let suffixed = lower.ends_with(['f', 'l']);
     (is_float && !suffixed).then(|| format!("{text}f"))
 }
 
@@ -158,6 +166,30 @@ fn literal(text: &str) -> Option<String> {
 fn with_point(digits: &str) -> String {
     let integer = digits.bytes().all(|b| b.is_ascii_digit());
     if integer { format!("{digits}.0") } else { digits.to_string() }
+}
+
+/// Whether the token follows `.` or `->`.
+fn is_member(tokens: &[Token<'_>], at: usize) -> bool {
+    at > 0 && (tokens[at - 1].is(".") || tokens[at - 1].is("->"))
+}
+
+/// Whether the token is a member like `rgb`. (One letter is a property of our vectors.)
+fn is_color_swizzle(tokens: &[Token<'_>], at: usize) -> bool {
+    let text = tokens[at].text;
+    is_member(tokens, at)
+        && (2..=4).contains(&text.len())
+        && text.bytes().all(|b| matches!(b, b'r' | b'g' | b'b' | b'a'))
+}
+
+/// The same swizzle in x, y, z, w.
+fn position_swizzle(text: &str) -> String {
+    let position = |c| match c {
+        'r' => 'x',
+        'g' => 'y',
+        'b' => 'z',
+        _ => 'w',
+    };
+    text.chars().map(position).collect()
 }
 
 /// If threadgroup variables are declared at `at`: the index behind the `;`, and the C++.
@@ -193,7 +225,7 @@ fn threadgroup_variables(tokens: &[Token<'_>], at: usize) -> Option<(usize, Stri
         while tokens.get(end)?.is("[") {
             end = matching(tokens, end)? + 1;
         }
-        let dimensions = rewritten_dimensions(&tokens[name + 1..end]);
+        let dimensions = join(&tokens[name + 1..end]);
         out.push_str(&format!("MSL_THREADGROUP({}, {dimensions}, {ty}); ", tokens[name].text));
         match tokens.get(end)?.text {
             "," => name = end + 1,
@@ -201,10 +233,6 @@ fn threadgroup_variables(tokens: &[Token<'_>], at: usize) -> Option<(usize, Stri
             _ => return None,
         }
     }
-}
-
-fn rewritten_dimensions(tokens: &[Token<'_>]) -> String {
-    join(tokens)
 }
 
 fn starts_statement(tokens: &[Token<'_>], at: usize) -> bool {
@@ -272,6 +300,17 @@ mod tests {
         let column = u32::try_from(line.find('x').unwrap()).unwrap() + 1;
         let original = " [[buffer(0)]]) { o[0] = 1.0 + x; }";
         assert_eq!(out.source_column(2, column) as usize, original.find('x').unwrap() + 1);
+    }
+
+    #[test]
+    fn color_swizzles_become_positions_unless_they_are_declared() {
+        let text = rewritten(
+            "float3 f(float4 v) { return v.bgr; } float2 g(thread V* v) { return v->ra.gr; }",
+        )
+        .text;
+        assert!(text.contains("v.zyx;") && text.contains("v->xw.yx;"), "{text}");
+        let own = rewritten("struct S { float rgb; }; float f(S s) { return s.rgb; }").text;
+        assert!(own.contains("s.rgb"), "{own}");
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::cache::{self, Cache, cache_dir};
 use super::headers;
+use super::version;
 use crate::Result;
 use crate::error::err;
 
@@ -31,6 +32,8 @@ pub struct Toolchain {
     cache: Cache,
     /// Identifies compiler, flags, headers and processor: the start of every cache key.
     identity: Vec<u8>,
+    /// The precompiled headers, once they were asked for.
+    precompiled: OnceLock<Option<PathBuf>>,
 }
 
 impl Toolchain {
@@ -77,6 +80,7 @@ impl Toolchain {
             description,
             cache,
             identity: Vec::new(),
+            precompiled: OnceLock::new(),
         };
         let flags = toolchain.compile_flags().join("\0");
         let identity = cache::key(&[
@@ -84,7 +88,7 @@ impl Toolchain {
             flags.as_bytes(),
             &headers::digest(),
             processor().as_bytes(),
-            env!("CARGO_PKG_VERSION").as_bytes(),
+            &version::TRANSLATION.to_le_bytes(),
         ]);
         toolchain.identity = identity.into_bytes();
         toolchain
@@ -106,6 +110,11 @@ impl Toolchain {
 
     pub(crate) fn identity(&self) -> &[u8] {
         &self.identity
+    }
+
+    /// The precompiled headers, made by the first caller while others wait.
+    pub(crate) fn precompiled(&self, make: impl FnOnce() -> Option<PathBuf>) -> Option<&Path> {
+        self.precompiled.get_or_init(make).as_deref()
     }
 
     /// The compiler, ready for arguments. It reads the source from its standard input.
@@ -145,7 +154,6 @@ impl Toolchain {
             }
         }
         flags.push(if cfg!(target_vendor = "apple") { "-mcpu=native" } else { "-march=native" });
-        flags.push("-shared");
         if !cfg!(target_vendor = "apple") {
             flags.push("-nostdlib");
         }

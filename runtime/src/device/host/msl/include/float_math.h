@@ -142,136 +142,50 @@ MSL_INLINE float pow(float x, float y) {
 
 // --- trigonometry
 
-// 2^s modulo 2 pi, in [-pi, pi], as the sum of two doubles of which the first has 27 bits.
-struct TwoPart {
-  double high, low;
-};
-inline constexpr TwoPart powers_modulo_two_pi[105] = {
-    {0x1.0000000000000p+0, 0x0.0p+0},
-    {0x1.0000000000000p+1, 0x0.0p+0},
-    {-0x1.243f6a8000000p+1, -0x1.10b4611a62633p-28},
-    {0x1.b7812b0000000p+0, -0x1.10b4611a62633p-28},
-    {-0x1.6cbe3f8000000p+1, -0x1.990e91a79394dp-27},
-    {0x1.2b0bad4000000p-1, 0x1.58f434f828201p-29},
-    {0x1.2b0bad4000000p+0, 0x1.58f434f828201p-28},
-    {0x1.2b0bad4000000p+1, 0x1.58f434f828201p-27},
-    {-0x1.9c501fc000000p+0, 0x1.4c71cb18f8747p-30},
-    {0x1.87ef4ac000000p+1, 0x1.b6ed46a6de9d7p-28},
-    {-0x1.460d4ec000000p-3, -0x1.16ce9e6529430p-31},
-    {-0x1.460d4ec000000p-2, -0x1.16ce9e6529430p-30},
-    {-0x1.460d4ec000000p-1, -0x1.16ce9e6529430p-29},
-    {-0x1.460d4ec000000p+0, -0x1.16ce9e6529430p-28},
-    {-0x1.460d4ec000000p+1, -0x1.16ce9e6529430p-27},
-    {0x1.304999c000000p+0, 0x1.6af3cf0b7aae9p-29},
-    {0x1.304999c000000p+1, 0x1.6af3cf0b7aae9p-28},
-    {-0x1.87586e0000000p+0, 0x1.c5333cfc92f9ep-28},
-    {-0x1.87586e0000000p+1, 0x1.c5333cfc92f9ep-27},
-    {0x1.58e8ec0000000p-3, 0x1.2c0aa86572557p-31},
-    {0x1.58e8ec0000000p-2, 0x1.2c0aa86572557p-30},
-    {0x1.58e8ec0000000p-1, 0x1.2c0aa86572557p-29},
-    {0x1.58e8ec0000000p+0, 0x1.2c0aa86572557p-28},
-    {0x1.58e8ec0000000p+1, 0x1.2c0aa86572557p-27},
-    {-0x1.c9b6498000000p-1, -0x1.8226fe1264360p-30},
-    {-0x1.c9b6498000000p+0, -0x1.8226fe1264360p-29},
-    {0x1.5a89210000000p+1, -0x1.c5ca73e0074b5p-30},
-    {-0x1.bcb4a24000000p-1, 0x1.8ccc9eb33ee4bp-33},
-    {-0x1.bcb4a24000000p+0, 0x1.8ccc9eb33ee4bp-32},
-    {0x1.678ac84000000p+1, 0x1.424df4f0ca3fdp-28},
-    {-0x1.54a767c000000p-1, -0x1.1830ee719bc74p-29},
-    {-0x1.54a767c000000p+0, -0x1.1830ee719bc74p-28},
-    {-0x1.54a767c000000p+1, -0x1.1830ee719bc74p-27},
-    {0x1.ebc26b8000000p-1, 0x1.5fe14ea7e68c5p-29},
-    {0x1.ebc26b8000000p+0, 0x1.5fe14ea7e68c5p-28},
-    {-0x1.387cff0000000p+1, 0x1.af0e3c356ab57p-28},
-    {0x1.668ad94000000p+0, 0x1.bb436614df386p-30},
-    {0x1.668ad94000000p+1, 0x1.bb436614df386p-29},
-    {-0x1.5ca6e00000000p-1, 0x1.551e09f4f9aa6p-29},
-    {-0x1.5ca6e00000000p+0, 0x1.551e09f4f9aa6p-28},
-    {-0x1.5ca6e00000000p+1, 0x1.551e09f4f9aa6p-27},
-    {0x1.abc6aac000000p-1, 0x1.94b223b92432cp-30},
-    {0x1.abc6aac000000p+0, 0x1.94b223b92432cp-29},
-    {-0x1.7878bfc000000p+1, 0x1.07fb853d839f2p-29},
-    {0x1.9a6f588000000p-2, 0x1.8afe657e60255p-32},
-    {0x1.9a6f588000000p-1, 0x1.8afe657e60255p-31},
-    {0x1.9a6f588000000p+0, 0x1.8afe657e60255p-30},
-    {-0x1.89d0120000000p+1, -0x1.2cd4b96cc9422p-30},
-    {0x1.09f4684000000p-3, -0x1.6d7ee7008f78ap-34},
-    {0x1.09f4684000000p-2, -0x1.6d7ee7008f78ap-33},
-    {0x1.09f4684000000p-1, -0x1.6d7ee7008f78ap-32},
-    {0x1.09f4684000000p+0, -0x1.6d7ee7008f78ap-31},
-    {0x1.09f4684000000p+1, -0x1.6d7ee7008f78ap-30},
-    {-0x1.10569a0000000p+1, -0x1.c773d49aaa1f8p-28},
-    {0x1.0392368000000p+1, -0x1.3f19a40d78edep-27},
-    {-0x1.1d1afdc000000p+1, 0x1.f2e50eafb9e54p-28},
-    {0x1.d412de4000000p+0, 0x1.ecfcfcf3ac5b5p-29},
-    {-0x1.502c8c4000000p+1, 0x1.b89137b293f04p-29},
-    {0x1.07cca44000000p+0, -0x1.36ba673309ac9p-28},
-    {0x1.07cca44000000p+1, -0x1.36ba673309ac9p-27},
-    {-0x1.14a6224000000p+1, 0x1.0a31010cbb755p-27},
-    {0x1.f5e64c4000000p+0, 0x1.3978654d50385p-28},
-    {-0x1.2e591e4000000p+1, 0x1.623c69803e0d8p-28},
-    {0x1.8f1a5c4000000p+0, -0x1.56965f290c0efp-31},
-    {0x1.8f1a5c4000000p+1, -0x1.56965f290c0efp-30},
-    {-0x1.82ac838000000p-5, 0x1.001bd445e5556p-34},
-    {-0x1.82ac838000000p-4, 0x1.001bd445e5556p-33},
-    {-0x1.82ac838000000p-3, 0x1.001bd445e5556p-32},
-    {-0x1.82ac838000000p-2, 0x1.001bd445e5556p-31},
-    {-0x1.82ac838000000p-1, 0x1.001bd445e5556p-30},
-    {-0x1.82ac838000000p+0, 0x1.001bd445e5556p-29},
-    {-0x1.82ac838000000p+1, 0x1.001bd445e5556p-28},
-    {0x1.ee66398000000p-3, 0x1.0ec09a62d0debp-32},
-    {0x1.ee66398000000p-2, 0x1.0ec09a62d0debp-31},
-    {0x1.ee66398000000p-1, 0x1.0ec09a62d0debp-30},
-    {0x1.ee66398000000p+0, 0x1.0ec09a62d0debp-29},
-    {-0x1.35d9310000000p+1, -0x1.f3c6b791847c5p-36},
-    {0x1.711a110000000p+0, 0x1.0cccd3ab3f5a4p-28},
-    {0x1.711a110000000p+1, 0x1.0cccd3ab3f5a4p-27},
-    {-0x1.082d218000000p-1, -0x1.bb0224dac9f4ap-29},
-    {-0x1.082d218000000p+0, -0x1.bb0224dac9f4ap-28},
-    {-0x1.082d218000000p+1, -0x1.bb0224dac9f4ap-27},
-    {0x1.13e5274000000p+1, 0x1.1255e6d79d486p-27},
-    {-0x1.f8ea37c000000p+0, -0x1.8eb98b77da837p-29},
-    {0x1.2b5532c000000p+1, -0x1.f814a975e080fp-30},
-    {-0x1.9b2a0a4000000p+0, 0x1.f3414a2aad5c6p-28},
-    {0x1.8915608000000p+1, -0x1.8464854821721p-27},
-    {-0x1.214a9b8000000p-3, -0x1.1233b1d7415b4p-31},
-    {-0x1.214a9b8000000p-2, -0x1.1233b1d7415b4p-30},
-    {-0x1.214a9b8000000p-1, -0x1.1233b1d7415b4p-29},
-    {-0x1.214a9b8000000p+0, -0x1.1233b1d7415b4p-28},
-    {-0x1.214a9b8000000p+1, -0x1.1233b1d7415b4p-27},
-    {0x1.c35466c000000p+0, 0x1.8fcb337ab9ec9p-29},
-    {-0x1.60eb03c000000p+1, 0x1.fc5b49815e257p-30},
-    {0x1.89a58c4000000p-1, 0x1.dc40bb622ebdap-33},
-    {0x1.89a58c4000000p+0, 0x1.dc40bb622ebdap-32},
-    {0x1.89a58c4000000p+1, 0x1.dc40bb622ebdap-31},
-    {-0x1.0f45204000000p-3, -0x1.9a43241d6b3c8p-32},
-    {-0x1.0f45204000000p-2, -0x1.9a43241d6b3c8p-31},
-    {-0x1.0f45204000000p-1, -0x1.9a43241d6b3c8p-30},
-    {-0x1.0f45204000000p+0, -0x1.9a43241d6b3c8p-29},
-    {-0x1.0f45204000000p+1, -0x1.9a43241d6b3c8p-28},
-    {0x1.05b52a0000000p+1, -0x1.11e8f3903a0afp-27},
-    {-0x1.18d516c000000p+1, 0x1.53d3e8525ab89p-27},
-    {0x1.e52a7a8000000p+0, -0x1.9ffbfd9c32ba7p-28},};
-
 // x = quadrant * pi/2 + rest, rest in [-pi/4, pi/4], exact enough for every float.
 struct Reduced {
   double rest;
   int quadrant;
 };
+
+// For |x| below 2^23: multiples of pi/2 in three parts are taken off. The first two have 27 bits,
+// so that their products with the quadrant are exact.
+MSL_INLINE Reduced reduce_small_angle(float x) {
+  constexpr double magic = 6755399441055744.0;  // adding it rounds to an integer
+  double shifted = (double)x * 0.63661977236758138 + magic, k = shifted - magic;
+  double rest = ((double)x - k * 0x1.921fb54p+0) - k * 0x1.10b461p-30;
+  return {rest - k * 0x1.a62633145c06ep-58, (int)bits_of(shifted)};
+}
+
+// For larger x = m * 2^s with an integer m: m times the 96 bits of 2/pi that matter, modulo 4
+// quadrants (Payne and Hanek), in fixed point with 62 bits behind the point.
+MSL_INLINE Reduced reduce_large_angle(float x) {
+  constexpr ulong two_over_pi[4] = {0x28be60db9391054aul, 0x7f09d5f47d4d3770ul,
+                                    0x36d8a5664f10e410ul, 0x7f9458eaf7aef158ul};
+  uint bits = bits_of(x);
+  int s = (int)(bits >> 23 & 0xff) - 150;
+  s = s < 0 ? 0 : s;
+  bool skip = s >= 64;
+  uint shift = (uint)s & 63;
+  ulong first = skip ? two_over_pi[1] : two_over_pi[0];
+  ulong second = skip ? two_over_pi[2] : two_over_pi[1];
+  ulong third = skip ? two_over_pi[3] : two_over_pi[2];
+  ulong high = first << shift | second >> 1 >> (63 - shift);
+  ulong low = second << shift | third >> 1 >> (63 - shift);
+  ulong m = (bits & 0x7fffffu) | 0x800000u;
+  ulong product = m * high + (m * (low >> 32) >> 32);
+  uint quadrant = (uint)((product + (1ul << 61)) >> 62);
+  ulong fraction = product - ((ulong)quadrant << 62);
+  // The two halves are exact as doubles.
+  double value = (double)(int)(uint)(fraction >> 32) * 0x1p32 + (double)(uint)fraction;
+  double rest = value * (1.5707963267948966 * 0x1p-62);
+  bool negative = bits >> 31;
+  return {negative ? -rest : rest, negative ? -(int)quadrant : (int)quadrant};
+}
 MSL_INLINE Reduced reduce_angle(float x) {
-  // A float of 2^24 or more is a 24-bit integer times 2^s; replace 2^s by its remainder.
-  int exponent = (int)(bits_of(x) >> 23 & 0xff) - 127;
-  int s = exponent > 23 ? exponent - 23 : 0;
-  s = s > 104 ? 104 : s;
-  double m = (double)x * double_of((ulong)(1023 - s) << 52);
-  TwoPart power = powers_modulo_two_pi[s];
-  double high = m * power.high, low = m * power.low;
-  constexpr double magic = 6755399441055744.0;
-  double shifted = high * 0.63661977236758138 + magic, k = shifted - magic;
-  double rest = high - k * 0x1.921fb54p+0;
-  rest = rest - k * 0x1.10b461p-30;
-  rest = rest + (low - k * 0x1.a62633145c06ep-58);
-  return {rest, (int)bits_of(shifted)};
+  Reduced small = reduce_small_angle(x), large = reduce_large_angle(x);
+  bool is_small = __builtin_fabsf(x) < 0x1p23f;
+  return {is_small ? small.rest : large.rest, is_small ? small.quadrant : large.quadrant};
 }
 MSL_INLINE double sine_polynomial(double r) {
   double q = r * r;
@@ -311,7 +225,7 @@ MSL_INLINE float tan(float x) {
 
 // The angle pi * x: its quadrant is exact, whatever the size of x.
 MSL_INLINE Reduced reduce_half_turns(float x) {
-  float turns = x - 2.0f * __builtin_floorf(x * 0.5f);  // in [0, 2]
+  float turns = x - 2.0f * __builtin_rintf(x * 0.5f);  // in [-1, 1]
   float quadrant = __builtin_rintf(turns * 2.0f);
   return {(double)(turns - quadrant * 0.5f) * 3.1415926535897931, (int)quadrant};
 }

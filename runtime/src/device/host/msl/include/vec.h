@@ -8,90 +8,86 @@ namespace msl {
 template <class T>
 using if_scalar = metal::enable_if_t<metal::is_scalar_v<T>>;
 
-constexpr bool distinct(uint a, uint b) { return a != b; }
-constexpr bool distinct(uint a, uint b, uint c) { return a != b && a != c && b != c; }
-constexpr bool distinct(uint a, uint b, uint c, uint d) {
-  return distinct(a, b, c) && d != a && d != b && d != c;
-}
-
-// Names of components as constants, for the checks of swizzles.
-enum Component : uint { component_x, component_y, component_z, component_w };
-
 }  // namespace msl
 
-// One swizzle: a property whose getter gathers and whose setter scatters. A setter with a
-// repeated component does not compile when it is used.
-#define MSL_SWIZZLE2(a, b)                                                                   \
-  __declspec(property(get = get_##a##b, put = put_##a##b)) vec<T, 2> a##b;                   \
-  MSL_INLINE constexpr vec<T, 2> get_##a##b() const { return {a, b}; }                       \
-  template <class V>                                                                         \
-  MSL_INLINE constexpr void put_##a##b(const V& value) {                                     \
-    static_assert(msl::distinct(msl::component_##a, msl::component_##b),                     \
-                  "a swizzle with a repeated component cannot be assigned to");              \
-    vec<T, 2> v = value;                                                                     \
-    a = v.x, b = v.y;                                                                        \
+// One swizzle is a property. Those with distinct components can be assigned to (SET), the others
+// only read (GET). The functions have no attributes and the lists no repetition beyond need:
+// every compilation reads them.
+#define MSL_GET2(a, b)                                      \
+  __declspec(property(get = get_##a##b)) vec<T, 2> a##b;    \
+  vec<T, 2> get_##a##b() const { return {a, b}; }
+#define MSL_GET3(a, b, c)                                       \
+  __declspec(property(get = get_##a##b##c)) vec<T, 3> a##b##c;  \
+  vec<T, 3> get_##a##b##c() const { return {a, b, c}; }
+#define MSL_GET4(a, b, c, d)                                           \
+  __declspec(property(get = get_##a##b##c##d)) vec<T, 4> a##b##c##d;   \
+  vec<T, 4> get_##a##b##c##d() const { return {a, b, c, d}; }
+#define MSL_SET2(a, b)                                                            \
+  __declspec(property(get = get_##a##b, put = put_##a##b)) vec<T, 2> a##b;        \
+  vec<T, 2> get_##a##b() const { return {a, b}; }                                 \
+  void put_##a##b(const vec<T, 2>& value) {                                       \
+    const vec<T, 2> v = value;                                                    \
+    a = v.x, b = v.y;                                                             \
   }
-#define MSL_SWIZZLE3(a, b, c)                                                                \
-  __declspec(property(get = get_##a##b##c, put = put_##a##b##c)) vec<T, 3> a##b##c;          \
-  MSL_INLINE constexpr vec<T, 3> get_##a##b##c() const { return {a, b, c}; }                 \
-  template <class V>                                                                         \
-  MSL_INLINE constexpr void put_##a##b##c(const V& value) {                                  \
-    static_assert(msl::distinct(msl::component_##a, msl::component_##b, msl::component_##c), \
-                  "a swizzle with a repeated component cannot be assigned to");              \
-    vec<T, 3> v = value;                                                                     \
-    a = v.x, b = v.y, c = v.z;                                                               \
+#define MSL_SET3(a, b, c)                                                               \
+  __declspec(property(get = get_##a##b##c, put = put_##a##b##c)) vec<T, 3> a##b##c;     \
+  vec<T, 3> get_##a##b##c() const { return {a, b, c}; }                                 \
+  void put_##a##b##c(const vec<T, 3>& value) {                                          \
+    const vec<T, 3> v = value;                                                          \
+    a = v.x, b = v.y, c = v.z;                                                          \
   }
-#define MSL_SWIZZLE4(a, b, c, d)                                                             \
-  __declspec(property(get = get_##a##b##c##d, put = put_##a##b##c##d)) vec<T, 4> a##b##c##d; \
-  MSL_INLINE constexpr vec<T, 4> get_##a##b##c##d() const { return {a, b, c, d}; }           \
-  template <class V>                                                                         \
-  MSL_INLINE constexpr void put_##a##b##c##d(const V& value) {                               \
-    static_assert(msl::distinct(msl::component_##a, msl::component_##b, msl::component_##c,  \
-                                msl::component_##d),                                         \
-                  "a swizzle with a repeated component cannot be assigned to");              \
-    vec<T, 4> v = value;                                                                     \
-    a = v.x, b = v.y, c = v.z, d = v.w;                                                      \
+#define MSL_SET4(a, b, c, d)                                                                  \
+  __declspec(property(get = get_##a##b##c##d, put = put_##a##b##c##d)) vec<T, 4> a##b##c##d;  \
+  vec<T, 4> get_##a##b##c##d() const { return {a, b, c, d}; }                                 \
+  void put_##a##b##c##d(const vec<T, 4>& value) {                                             \
+    const vec<T, 4> v = value;                                                                \
+    a = v.x, b = v.y, c = v.z, d = v.w;                                                       \
   }
-// r, g, b, a are other names of x, y, z, w.
+// r, g, b, a are other names of x, y, z, w. (Swizzles of them are renamed by the rewriter.)
 #define MSL_ALIAS(name, component)                                                 \
   __declspec(property(get = get_##name, put = put_##name)) T name;                 \
   MSL_INLINE constexpr T get_##name() const { return component; }                  \
   MSL_INLINE constexpr void put_##name(T value) { component = value; }
 
-// All swizzles over the components of a vector of two, three or four.
-#define MSL_XY_2(a) MSL_SWIZZLE2(a, x) MSL_SWIZZLE2(a, y)
-#define MSL_XY_3(a, b) MSL_SWIZZLE3(a, b, x) MSL_SWIZZLE3(a, b, y)
-#define MSL_XY_4(a, b, c) MSL_SWIZZLE4(a, b, c, x) MSL_SWIZZLE4(a, b, c, y)
-#define MSL_XY_33(a) MSL_XY_3(a, x) MSL_XY_3(a, y)
-#define MSL_XY_44(a, b) MSL_XY_4(a, b, x) MSL_XY_4(a, b, y)
-#define MSL_XY_444(a) MSL_XY_44(a, x) MSL_XY_44(a, y)
-#define MSL_SWIZZLES_XY             \
-  MSL_XY_2(x) MSL_XY_2(y)           \
-  MSL_XY_33(x) MSL_XY_33(y)         \
-  MSL_XY_444(x) MSL_XY_444(y)
+// All swizzles over two components.
+#define MSL_GET4_XY(a, b, c) MSL_GET4(a, b, c, x) MSL_GET4(a, b, c, y)
+#define MSL_GET34_XY(a, b) \
+  MSL_GET3(a, b, x) MSL_GET3(a, b, y) MSL_GET4_XY(a, b, x) MSL_GET4_XY(a, b, y)
+#define MSL_SWIZZLES_XY                                          \
+  MSL_SET2(x, y) MSL_SET2(y, x) MSL_GET2(x, x) MSL_GET2(y, y)    \
+  MSL_GET34_XY(x, x) MSL_GET34_XY(x, y) MSL_GET34_XY(y, x) MSL_GET34_XY(y, y)
 
-#define MSL_XYZ_2(a) MSL_XY_2(a) MSL_SWIZZLE2(a, z)
-#define MSL_XYZ_3(a, b) MSL_XY_3(a, b) MSL_SWIZZLE3(a, b, z)
-#define MSL_XYZ_4(a, b, c) MSL_XY_4(a, b, c) MSL_SWIZZLE4(a, b, c, z)
-#define MSL_XYZ_33(a) MSL_XYZ_3(a, x) MSL_XYZ_3(a, y) MSL_XYZ_3(a, z)
-#define MSL_XYZ_44(a, b) MSL_XYZ_4(a, b, x) MSL_XYZ_4(a, b, y) MSL_XYZ_4(a, b, z)
-#define MSL_XYZ_444(a) MSL_XYZ_44(a, x) MSL_XYZ_44(a, y) MSL_XYZ_44(a, z)
-#define MSL_SWIZZLES_XYZ                          \
-  MSL_XYZ_2(x) MSL_XYZ_2(y) MSL_XYZ_2(z)          \
-  MSL_XYZ_33(x) MSL_XYZ_33(y) MSL_XYZ_33(z)       \
-  MSL_XYZ_444(x) MSL_XYZ_444(y) MSL_XYZ_444(z)
+// All swizzles over three components: those that start with a pair of different ones (the third
+// is `other`), and those that start with a twice.
+#define MSL_GET4_XYZ(a, b, c) MSL_GET4_XY(a, b, c) MSL_GET4(a, b, c, z)
+#define MSL_GET44_XYZ(a, b) \
+  MSL_GET4_XYZ(a, b, x) MSL_GET4_XYZ(a, b, y) MSL_GET4_XYZ(a, b, z)
+#define MSL_PAIR_XYZ(a, b, other)                                                       \
+  MSL_SET2(a, b) MSL_SET3(a, b, other) MSL_GET3(a, b, a) MSL_GET3(a, b, b) MSL_GET44_XYZ(a, b)
+#define MSL_TWICE_XYZ(a) \
+  MSL_GET2(a, a) MSL_GET3(a, a, x) MSL_GET3(a, a, y) MSL_GET3(a, a, z) MSL_GET44_XYZ(a, a)
+#define MSL_SWIZZLES_XYZ                                              \
+  MSL_PAIR_XYZ(x, y, z) MSL_PAIR_XYZ(x, z, y) MSL_PAIR_XYZ(y, x, z)   \
+  MSL_PAIR_XYZ(y, z, x) MSL_PAIR_XYZ(z, x, y) MSL_PAIR_XYZ(z, y, x)   \
+  MSL_TWICE_XYZ(x) MSL_TWICE_XYZ(y) MSL_TWICE_XYZ(z)
 
-#define MSL_XYZW_2(a) MSL_XYZ_2(a) MSL_SWIZZLE2(a, w)
-#define MSL_XYZW_3(a, b) MSL_XYZ_3(a, b) MSL_SWIZZLE3(a, b, w)
-#define MSL_XYZW_4(a, b, c) MSL_XYZ_4(a, b, c) MSL_SWIZZLE4(a, b, c, w)
-#define MSL_XYZW_33(a) MSL_XYZW_3(a, x) MSL_XYZW_3(a, y) MSL_XYZW_3(a, z) MSL_XYZW_3(a, w)
-#define MSL_XYZW_44(a, b) \
-  MSL_XYZW_4(a, b, x) MSL_XYZW_4(a, b, y) MSL_XYZW_4(a, b, z) MSL_XYZW_4(a, b, w)
-#define MSL_XYZW_444(a) MSL_XYZW_44(a, x) MSL_XYZW_44(a, y) MSL_XYZW_44(a, z) MSL_XYZW_44(a, w)
-#define MSL_SWIZZLES_XYZW                                         \
-  MSL_XYZW_2(x) MSL_XYZW_2(y) MSL_XYZW_2(z) MSL_XYZW_2(w)         \
-  MSL_XYZW_33(x) MSL_XYZW_33(y) MSL_XYZW_33(z) MSL_XYZW_33(w)     \
-  MSL_XYZW_444(x) MSL_XYZW_444(y) MSL_XYZW_444(z) MSL_XYZW_444(w)
+// The same over four components.
+#define MSL_GET4_XYZW(a, b, c) MSL_GET4_XYZ(a, b, c) MSL_GET4(a, b, c, w)
+#define MSL_TRIPLE_XYZW(a, b, c, other)                                             \
+  MSL_SET3(a, b, c) MSL_SET4(a, b, c, other) MSL_GET4(a, b, c, a) MSL_GET4(a, b, c, b) \
+  MSL_GET4(a, b, c, c)
+#define MSL_PAIR_XYZW(a, b, c, d)                                                   \
+  MSL_SET2(a, b) MSL_TRIPLE_XYZW(a, b, c, d) MSL_TRIPLE_XYZW(a, b, d, c)            \
+  MSL_GET3(a, b, a) MSL_GET4_XYZW(a, b, a) MSL_GET3(a, b, b) MSL_GET4_XYZW(a, b, b)
+#define MSL_TWICE_XYZW(a)                                                           \
+  MSL_GET2(a, a) MSL_GET3(a, a, x) MSL_GET3(a, a, y) MSL_GET3(a, a, z) MSL_GET3(a, a, w) \
+  MSL_GET4_XYZW(a, a, x) MSL_GET4_XYZW(a, a, y) MSL_GET4_XYZW(a, a, z) MSL_GET4_XYZW(a, a, w)
+#define MSL_SWIZZLES_XYZW                                                                 \
+  MSL_PAIR_XYZW(x, y, z, w) MSL_PAIR_XYZW(x, z, y, w) MSL_PAIR_XYZW(x, w, y, z)           \
+  MSL_PAIR_XYZW(y, x, z, w) MSL_PAIR_XYZW(y, z, x, w) MSL_PAIR_XYZW(y, w, x, z)           \
+  MSL_PAIR_XYZW(z, x, y, w) MSL_PAIR_XYZW(z, y, x, w) MSL_PAIR_XYZW(z, w, x, y)           \
+  MSL_PAIR_XYZW(w, x, y, z) MSL_PAIR_XYZW(w, y, x, z) MSL_PAIR_XYZW(w, z, x, y)           \
+  MSL_TWICE_XYZW(x) MSL_TWICE_XYZW(y) MSL_TWICE_XYZW(z) MSL_TWICE_XYZW(w)
 
 // Members that vectors of every length have.
 #define MSL_VEC_COMMON                                                                \

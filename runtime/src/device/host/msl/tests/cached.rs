@@ -1,0 +1,139 @@
+//! The cache of compiled kernels, seen from outside.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::super::harness::toolchain;
+use super::super::toolchain::Search;
+use super::*;
+
+/// A compiler that notes each of its runs, in front of the real one.
+fn counting_toolchain(dir: &Path) -> Arc<Toolchain> {
+    let script = dir.join("counting-clang");
+    if !script.exists() {
+        let real =
+            toolchain().describe().rsplit_once(": ").unwrap().1.trim_end_matches(')').to_string();
+        let log = dir.join("runs");
+        let text = format!("#!/bin/sh\necho run >> '{}'\nexec {real} \"$@\"\n", log.display());
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let search = Search { explicit: Some(script.into_os_string()), ..Search::default() };
+    Toolchain::find_with(&search, &dir.join("cache")).unwrap()
+}
+
+fn runs(dir: &Path) -> usize {
+    std::fs::read_to_string(dir.join("runs")).unwrap_or_default().lines().count()
+}
+
+fn source(constant: u32) -> String {
+    with_header(&format!("kernel void f(device uint* o) {{ o[0] = {constant}; }}"))
+}
+
+fn run(module: &Module) -> u32 {
+    let mut out = [0u32];
+    Dispatch::new([1, 1, 1], [1, 1, 1]).arg(&mut out).run(&module.compile("f").unwrap());
+    out[0]
+}
+
+#[test]
+fn a_warm_cache_runs_no_compiler() {
+    let dir = tempfile::tempdir().unwrap();
+    let cold = Module::parse(&source(3), &counting_toolchain(dir.path())).unwrap();
+    assert_eq!(run(&cold), 3);
+    assert_eq!(runs(dir.path()), 4, "--version, preprocessor, headers, compiler");
+    let toolchain = counting_toolchain(dir.path());
+    let warm = Module::parse(&source(3), &toolchain).unwrap();
+    assert_eq!(warm.kernels(), cold.kernels());
+    assert_eq!(run(&warm), 3);
+    assert_eq!(runs(dir.path()), 4);
+    let other = Module::parse(&source(4), &toolchain).unwrap();
+    assert_eq!(run(&other), 4);
+    assert_eq!(runs(dir.path()), 6);
+}
+
+#[test]
+fn damaged_entries_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let toolchain = counting_toolchain(dir.path());
+    assert_eq!(run(&Module::parse(&source(5), &toolchain).unwrap()), 5);
+    for entry in std::fs::read_dir(dir.path().join("cache")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes.truncate(bytes.len() / 2);
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    let again = counting_toolchain(dir.path());
+    let before = runs(dir.path());
+    assert_eq!(run(&Module::parse(&source(5), &again).unwrap()), 5);
+    let after = runs(dir.path());
+    assert_eq!(after, before + 3, "preprocessor, compiler with the damaged headers, compiler");
+    assert_eq!(run(&Module::parse(&source(5), &again).unwrap()), 5);
+    assert_eq!(runs(dir.path()), after);
+}
+
+#[test]
+fn without_a_cache_everything_still_works() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("cache"), b"a file, not a directory").unwrap();
+    let toolchain = counting_toolchain(dir.path());
+    let module = Module::parse(&source(6), &toolchain).unwrap();
+    assert_eq!(run(&module), 6);
+    assert_eq!(run(&module), 6);
+}
+
+#[test]
+fn many_threads_share_a_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                // A toolchain of its own: as another process would.
+                let toolchain = counting_toolchain_existing(dir.path());
+                for constant in [1, 2] {
+                    assert_eq!(
+                        run(&Module::parse(&source(constant), &toolchain).unwrap()),
+                        constant
+                    );
+                }
+            });
+        }
+    });
+    let left = std::fs::read_dir(dir.path().join("cache")).unwrap();
+    let hidden =
+        left.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0, "no temporary files");
+}
+
+fn counting_toolchain_existing(dir: &Path) -> Arc<Toolchain> {
+    let search = Search { path: std::env::var_os("PATH"), ..Search::default() };
+    Toolchain::find_with(&search, &dir.join("cache")).unwrap()
+}
+
+#[test]
+fn several_kernels_compile_at_once() {
+    let source = with_header(
+        "kernel void a(device int* o) { o[0] = 1; }\nkernel void b(device int* o) { o[0] = missing; }\n\
+         kernel void c(device int* o) { o[0] = 3; }",
+    );
+    let module = module(&source);
+    // The mistake is in one kernel; clang sees all of them.
+    let module = module.unwrap();
+    let results = compile_all(&[(&module, "a"), (&module, "zzz"), (&module, "c")], 2);
+    assert!(results.iter().all(Result::is_err));
+    assert!(results[1].as_ref().unwrap_err().to_string().contains("zzz"));
+    let fine = Module::parse(&source.replace("missing", "2"), toolchain()).unwrap();
+    let results = compile_all(&[(&fine, "a"), (&fine, "b"), (&fine, "c")], 2);
+    let values: Vec<i32> = results
+        .iter()
+        .map(|native| {
+            let mut out = [0];
+            Dispatch::new([1, 1, 1], [1, 1, 1]).arg(&mut out).run(native.as_ref().unwrap());
+            out[0]
+        })
+        .collect();
+    assert_eq!(values, [1, 2, 3]);
+}
