@@ -43,7 +43,7 @@ fn it_has_a_soname_a_relocatable_runpath_and_is_never_unloaded() {
     assert_eq!(texts(DT_RUNPATH), ["$ORIGIN"]);
     assert!(texts(DT_RPATH).is_empty());
     let flags = dynamic.entries.iter().find(|(tag, _)| *tag == DT_FLAGS_1).expect("DT_FLAGS_1").1;
-    assert_ne!(flags & u64::from(DF_1_NODELETE.0), 0, "not linked with -z nodelete");
+    assert_ne!(flags & DF_1_NODELETE.0, 0, "not linked with -z nodelete");
     for needed in texts(DT_NEEDED) {
         assert!(!needed.contains('/'), "{needed} is named by a path");
     }
