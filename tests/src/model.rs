@@ -84,6 +84,12 @@ impl Library {
     }
 }
 
+/// The blob of a model without weights, with its key.
+pub fn no_weights() -> (String, Blob) {
+    let empty = Blob::Bytes(Vec::new());
+    (weights_key(&empty), empty)
+}
+
 /// The key of a weights blob with these contents.
 pub fn weights_key(blob: &Blob) -> String {
     let mut hash = Sha256::new();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use etmetal::runner::{HostTensor, LoadMode, Module, Value};
 use etmetal_tests::fixture::runtime;
-use etmetal_tests::model::{Library, Model, weights_key};
+use etmetal_tests::model::{Library, Model, no_weights, weights_key};
 use etmetal_tests::pte::{Blob, Method, Program};
 
 struct Written {
@@ -61,18 +61,25 @@ fn several_delegates_in_one_method_run_in_order() {
     let weighted = compile(&Model { weight_bytes: 64, ..Model::default() });
     let weights = floats(&[0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 10., 20., 30., 40.]);
     let key = weights_key(&weights);
+    let (none, empty) = no_weights();
     let module = load(&Program {
         methods: vec![method(
             "forward",
             5,
             vec![
-                double.delegate("", &[0, 1]),
+                double.delegate(&none, &[0, 1]),
                 weighted.delegate(&key, &[1, 2]),
-                triple.delegate("", &[2, 3]),
-                double.delegate("", &[3, 4]),
+                triple.delegate(&none, &[2, 3]),
+                double.delegate(&none, &[3, 4]),
             ],
         )],
-        named_data: vec![double.named(), triple.named(), weighted.named(), (key, weights)],
+        named_data: vec![
+            double.named(),
+            triple.named(),
+            weighted.named(),
+            (key, weights),
+            (none.clone(), empty),
+        ],
     })
     .unwrap_or_else(|e| panic!("{e}"));
     // ((x * 2) * 2 + w) * 3 * 2
@@ -108,6 +115,12 @@ fn refused(program: &Program) -> String {
         Ok(_) => panic!("the program was loaded"),
         Err(e) => e.to_string(),
     }
+}
+
+/// A program of one delegate without weights.
+fn weightless(library: &Library) -> Program {
+    let (key, empty) = no_weights();
+    single(library, &key, vec![library.named(), (key.clone(), empty)])
 }
 
 fn single(library: &Library, key: &str, blobs: Vec<(String, Blob)>) -> Program {
@@ -146,7 +159,7 @@ fn weights_that_are_missing_are_named() {
 #[test]
 fn a_payload_that_names_nothing_is_refused() {
     let library = compile(&Model::default());
-    let mut program = single(&library, "", vec![library.named()]);
+    let mut program = weightless(&library);
     for payload in [&b"\xff\xfe"[..], b"one line", b"\n", b"a\nb\nc"] {
         program.methods[0].delegates[0].processed = payload.to_vec();
         let text = refused(&program);
@@ -175,7 +188,7 @@ fn the_older_payload_finds_its_blobs_by_method() {
 fn a_library_that_is_no_library_is_refused() {
     for bytes in [b"#!/bin/sh\n".to_vec(), b"\x7fELF".to_vec(), Vec::new()] {
         let library = Library::new(bytes);
-        let text = refused(&single(&library, "", vec![library.named()]));
+        let text = refused(&weightless(&library));
         assert!(!text.is_empty());
     }
 }
@@ -192,7 +205,7 @@ fn a_library_without_the_container_functions_is_refused_by_name() {
         .expect("the C compiler starts");
     assert!(compiled.success());
     let library = Library::new(std::fs::read(output).unwrap());
-    let text = refused(&single(&library, "", vec![library.named()]));
+    let text = refused(&weightless(&library));
     assert!(text.contains("AOTInductorModelContainer"), "{text}");
 }
 
@@ -216,15 +229,14 @@ fn an_unused_openmp_library_that_is_not_there_does_not_stop_a_model() {
         etmetal_tests::edit::find(&library.bytes, b"/opt/llvm-openmp/lib/libomp.dylib").is_some(),
         "the model does not name the library: the test would prove nothing"
     );
-    let module =
-        load(&single(&library, "", vec![library.named()])).unwrap_or_else(|e| panic!("{e}"));
+    let module = load(&weightless(&library)).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(run(&module, "forward", [1., 2., 3., 4.]), [2., 4., 6., 8.]);
 }
 
 #[test]
 fn a_kernel_with_a_wrong_type_is_refused_with_its_text() {
     let library = compile(&Model { extra: "bfloat narrow = 1.0f;".into(), ..Model::default() });
-    let text = refused(&single(&library, "", vec![library.named()]));
+    let text = refused(&weightless(&library));
     assert!(text.contains("bfloat narrow = 1.0f;"), "{text}");
 }
 
