@@ -1,7 +1,7 @@
 //! Where a value came from.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The place that set a value.
@@ -29,14 +29,6 @@ impl Origin {
             path: Arc::clone(path),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-        }
-    }
-
-    /// The file's path, where a file set the value.
-    pub fn path(&self) -> Option<PathBuf> {
-        match self {
-            Origin::File { path, .. } => Some(path.to_path_buf()),
-            Origin::CommandLine(_) => None,
         }
     }
 }

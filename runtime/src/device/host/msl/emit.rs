@@ -1,7 +1,8 @@
 //! The entry of one kernel: a call of its function with each parameter bound.
 
 use super::LaunchMode;
-use super::kernels::{KernelInfo, ParameterKind};
+use super::kernels::KernelInfo;
+use super::parameters::ParameterKind;
 
 /// The file name of the entry in the compiler's messages.
 pub(crate) const ENTRY_NAME: &str = "entry";

@@ -4,6 +4,8 @@
 //! (`# 12 "name"`), from which each token knows its line in the source as it was given.
 //! Whitespace is not a token; the text between two tokens can be had by their offsets.
 
+use std::ops::Range;
+
 use super::diagnostics::Diagnostic;
 
 /// What a token is.
@@ -247,6 +249,47 @@ pub(crate) fn matching_angle(tokens: &[Token<'_>], open: usize) -> Option<usize>
 pub(crate) fn attribute_end(tokens: &[Token<'_>], at: usize) -> Option<usize> {
     let opens = tokens.get(at)?.is("[") && tokens.get(at + 1)?.is("[");
     if opens { matching(tokens, at) } else { None }
+}
+
+/// The value of an integer literal with any suffix.
+pub(crate) fn integer(text: &str) -> Option<u32> {
+    text.trim_end_matches(['u', 'U', 'l', 'L']).parse().ok()
+}
+
+/// Splits a list at its commas.
+pub(crate) fn split(tokens: &[Token<'_>], range: Range<usize>) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = range.start;
+    let mut at = range.start;
+    while at < range.end {
+        match tokens[at].text {
+            "(" | "[" | "{" => at = matching(tokens, at).unwrap_or(at),
+            "<" => at = matching_angle(tokens, at).unwrap_or(at),
+            "," => {
+                parts.push(start..at);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if start < range.end {
+        parts.push(start..range.end);
+    }
+    parts
+}
+
+/// The tokens as text, with spaces where words would run together.
+pub(crate) fn join(tokens: &[Token<'_>]) -> String {
+    let mut text = String::new();
+    for (i, token) in tokens.iter().enumerate() {
+        let word = |t: &Token<'_>| matches!(t.kind, Kind::Ident | Kind::Number);
+        if i > 0 && word(token) && (word(&tokens[i - 1]) || tokens[i - 1].is(",")) {
+            text.push(' ');
+        }
+        text.push_str(token.text);
+    }
+    text
 }
 
 #[cfg(test)]

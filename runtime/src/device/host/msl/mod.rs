@@ -25,6 +25,7 @@ use std::ffi::c_void;
 
 mod cache;
 mod compile;
+mod declarations;
 mod diagnostics;
 mod emit;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod headers;
 mod kernels;
 mod lex;
 mod module;
+mod parameters;
 mod rewrite;
 mod stored;
 mod strict;
@@ -40,10 +42,12 @@ mod strict;
 mod tests;
 mod toolchain;
 mod version;
+mod waiting;
 
 pub use cache::cache_dir;
-pub use kernels::{Access, KernelInfo, Parameter, ParameterKind};
+pub use kernels::KernelInfo;
 pub use module::{Module, Native, compile_all};
+pub use parameters::{Access, Parameter, ParameterKind};
 pub use toolchain::Toolchain;
 
 /// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.

@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::kernels::{Analysis, join};
-use super::lex::{Kind, Token, attribute_end, matching, matching_angle};
+use super::kernels::Analysis;
+use super::lex::{Kind, Token, attribute_end, join, matching, matching_angle};
 
 /// The C++ text, and how to find the way back.
 #[derive(Debug)]

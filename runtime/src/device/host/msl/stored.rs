@@ -1,7 +1,8 @@
 //! The kernel list of a module as text, for the cache.
 
 use super::LaunchMode;
-use super::kernels::{Access, KernelInfo, Parameter, ParameterKind};
+use super::kernels::KernelInfo;
+use super::parameters::{Access, Parameter, ParameterKind};
 
 /// One line per kernel and per parameter, with fields separated by tabs.
 pub(crate) fn write_kernels(kernels: &[KernelInfo]) -> String {

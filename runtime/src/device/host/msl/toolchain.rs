@@ -315,11 +315,15 @@ fn identify(command: &[OsString], cache: &Cache) -> Result<Identified, String> {
         identity.push(0);
     }
     let name = format!("compiler-{}", cache::key(&[&identity]));
-    let text = match cache.read_text(&name) {
+    // The file of an interpreter or wrapper says nothing about the compiler behind it.
+    let file = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let is_compiler = file.contains("clang") || file.starts_with("zig");
+    let known = if is_compiler { cache.read_text(&name) } else { None };
+    let text = match known {
         Some(text) => text,
         None => {
             let text = version_text(command)?;
-            if clang_version(&text).is_some() {
+            if is_compiler && clang_version(&text).is_some() {
                 cache.write_text(&name, &text);
             }
             text

@@ -2,6 +2,9 @@
 
 /// The sources that decide what a shader becomes.
 const SOURCES: &[&[u8]] = &[
+    include_bytes!("waiting.rs"),
+    include_bytes!("parameters.rs"),
+    include_bytes!("declarations.rs"),
     include_bytes!("compile.rs"),
     include_bytes!("diagnostics.rs"),
     include_bytes!("emit.rs"),
