@@ -193,7 +193,9 @@ fn missing_error(libraries: &[&str], symbols: &[&Import<'_>]) -> crate::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     use crate::Error;
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     use crate::container::fixture;
 
     /// A process that has libc's and libstdc++'s symbols by assumption.

@@ -58,7 +58,7 @@ impl Library {
     }
 
     /// Where it is loaded.
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn addresses(&self) -> &Range<usize> {
         &self.addresses
     }

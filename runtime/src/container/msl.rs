@@ -85,6 +85,7 @@ fn is_source(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     use crate::container::fixture;
 
     #[test]

@@ -166,7 +166,7 @@ impl<'a> Elf<'a> {
     }
 
     /// Whether it defines a global symbol of this name.
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn defines(&self, name: &str) -> bool {
         self.symbols.iter().skip(1).any(|s| {
             !is_undefined(s)
@@ -314,7 +314,7 @@ fn program_headers<'a>(
     table(rest, usize::from(header.e_phnum.get(LE)), "program headers")
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::container::fixture;
