@@ -1,7 +1,10 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
 mod copy;
+mod floats;
+mod gated_delta_rule;
 mod matmul;
+mod quantized;
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +19,8 @@ use crate::graph::{GraphKey, GraphOp};
 
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
-    /// Computes the output, operand 0, from the others. The operands match the key that was
+    /// Computes the output, operand 0, from the others (and updates those that the op says it
+    /// updates). The operands match the key that was
     /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
     ///
     /// # Errors
@@ -32,6 +36,8 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
     match key.op {
         GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
         GraphOp::Copy => copy::lower(key),
+        GraphOp::LinearNbit { .. } | GraphOp::GatherQmv { .. } => quantized::lower(key),
+        GraphOp::GatedDeltaRule => gated_delta_rule::lower(key),
     }
 }
 
