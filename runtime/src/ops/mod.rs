@@ -10,6 +10,7 @@ mod fill;
 mod matmul;
 mod mm;
 mod overlap;
+pub mod own_kernels;
 #[cfg(test)]
 pub(crate) mod testing;
 
