@@ -7,10 +7,14 @@ mod addmm;
 mod bmm;
 mod copy;
 mod fill;
+mod gated_delta_rule;
+mod gather_qmv;
+mod linear_nbit;
 mod matmul;
 mod mm;
 mod overlap;
 pub mod own_kernels;
+pub mod quantized;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -18,4 +22,7 @@ pub use addmm::addmm;
 pub use bmm::bmm;
 pub use copy::{broadcast_to, copy};
 pub use fill::zero;
+pub use gated_delta_rule::{GatedDeltaRule, gated_delta_rule};
+pub use gather_qmv::{GatherQmv, gather_qmv};
+pub use linear_nbit::{LinearNbit, linear_nbit};
 pub use mm::mm;

@@ -1,7 +1,10 @@
 //! `aoti_torch_mps_*`: what a model asks of the device.
 
 pub mod block;
+pub mod gated_delta_rule;
+pub mod gather_qmv;
 pub mod kernel;
 pub mod library;
+pub mod linear_nbit;
 pub mod memory;
 pub mod ops;

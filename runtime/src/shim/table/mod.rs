@@ -55,8 +55,11 @@ const FAMILIES: &[&[Symbol]] = &[
     grad_mode::SYMBOLS,
     scalars::SYMBOLS,
     mps::block::SYMBOLS,
+    mps::gated_delta_rule::SYMBOLS,
+    mps::gather_qmv::SYMBOLS,
     mps::kernel::SYMBOLS,
     mps::library::SYMBOLS,
+    mps::linear_nbit::SYMBOLS,
     mps::memory::SYMBOLS,
     mps::ops::SYMBOLS,
 ];

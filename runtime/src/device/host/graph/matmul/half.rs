@@ -12,7 +12,9 @@ use super::skinny;
 const BLOCK_TERMS: usize = 256;
 
 /// A type whose products are computed in float32.
-pub(in crate::device::host::graph) trait Real: Copy + Send + Sync + 'static {
+pub(in crate::device::host::graph) trait Real:
+    Copy + Send + Sync + 'static
+{
     fn to_f32(self) -> f32;
     fn from_f32(value: f32) -> Self;
     /// Converts a line of numbers.

@@ -121,7 +121,13 @@ impl<T: Real, const BITS: usize> WithSimd for FewRows<'_, T, BITS> {
                 let len = BLOCK.min(product.terms - first);
                 weights.dequantize::<BITS>(first, &mut line[..len]);
                 let of_row = |row: usize| &product.activations_of(row)[first..first + len];
-                add_products(simd, &mut sums[..tile.rows.len()], tile.rows.start, of_row, &line[..len]);
+                add_products(
+                    simd,
+                    &mut sums[..tile.rows.len()],
+                    tile.rows.start,
+                    of_row,
+                    &line[..len],
+                );
             }
             for (row, &sum) in tile.rows.clone().zip(&sums) {
                 // SAFETY: the maker's promise.
@@ -187,14 +193,15 @@ unsafe fn many_rows<T: Real, const BITS: usize>(product: &Product, tile: &Tile) 
     let (rows, columns) = (tile.rows.len(), tile.columns.len());
     let mut sums = vec![0f32; rows * columns];
     let mut block = vec![0f32; columns * BLOCK.min(product.terms)];
-    let matrix = |start: *const f32, rows, columns, row_stride: usize, column_stride: usize| Matrix {
-        start: start.cast_mut().cast(),
-        element: size_of::<f32>(),
-        rows,
-        columns,
-        row_stride: row_stride as isize,
-        column_stride: column_stride as isize,
-    };
+    let matrix =
+        |start: *const f32, rows, columns, row_stride: usize, column_stride: usize| Matrix {
+            start: start.cast_mut().cast(),
+            element: size_of::<f32>(),
+            rows,
+            columns,
+            row_stride: row_stride as isize,
+            column_stride: column_stride as isize,
+        };
     for first in (0..product.terms).step_by(BLOCK) {
         let len = BLOCK.min(product.terms - first);
         let to = &mut block[..columns * len];

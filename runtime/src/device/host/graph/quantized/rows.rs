@@ -28,9 +28,8 @@ impl Rows {
         let Some(experts) = experts else {
             return Ok(Rows { order: (0..rows).collect(), parts: vec![(0, 0..rows)] });
         };
-        let numbers = (0..rows)
-            .map(|row| expert(experts, row, count))
-            .collect::<Result<Vec<usize>>>()?;
+        let numbers =
+            (0..rows).map(|row| expert(experts, row, count)).collect::<Result<Vec<usize>>>()?;
         let mut order: Vec<usize> = (0..rows).collect();
         order.sort_by_key(|&row| numbers[row]);
         let mut parts = Vec::new();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn all_ways<const BITS: usize>() {
-        let weights: Vec<u8> = (0..64u8).map(|i| (i * 37 + 11) & ((1 << BITS) - 1)).collect();
+        let weights: Vec<u8> = (0..64u8).map(|i| i.wrapping_mul(37) & ((1 << BITS) - 1)).collect();
         let bytes = pack::<BITS>(&weights);
         for first in 0..64 {
             for len in 0..=64 - first {
