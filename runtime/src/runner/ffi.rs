@@ -148,6 +148,12 @@ impl Api {
         Self::bind(library, path)
     }
 
+    /// Finds the functions in the running program, which lies at `path`.
+    #[cfg(unix)]
+    pub fn of_this_program(path: &Path) -> Result<Self> {
+        Self::bind(libloading::os::unix::Library::this().into(), path)
+    }
+
     /// The error of the call that returned `code`; `Ok` for 0.
     pub fn check(&self, code: u32) -> Result<()> {
         if code == 0 {
