@@ -43,4 +43,6 @@ macro_rules! models {
 models! {
     add add_bfloat16 mm mm_weight_param mm_bfloat16 mlp linear_nobias linear_bias
     linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
+    linear_bias_int4_bfloat16 linear_int4_qmv_impl_small_odd gather_qmv gather_qmv_bfloat16
+    gated_delta_rule gated_delta_rule_bfloat16
 }
