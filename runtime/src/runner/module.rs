@@ -139,6 +139,12 @@ impl Runtime {
         Some(unsafe { text((self.api.registration_error)()) }).filter(|text| !text.is_empty())
     }
 
+    /// Makes the delegate count and time what it does from now on, or no longer.
+    pub fn enable_stats(&self, on: bool) {
+        // SAFETY: the function takes a plain value.
+        unsafe { (self.api.stats_enable)(on) }
+    }
+
     /// The delegate's statistics, as JSON.
     pub fn stats_json(&self) -> String {
         // Other threads may lengthen the text between asking for its length and reading it.
