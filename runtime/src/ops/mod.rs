@@ -5,6 +5,7 @@
 
 mod addmm;
 mod bmm;
+mod convolution;
 mod copy;
 mod fill;
 mod matmul;
@@ -15,6 +16,7 @@ pub(crate) mod testing;
 
 pub use addmm::addmm;
 pub use bmm::bmm;
+pub use convolution::{Convolution, convolution};
 pub use copy::{broadcast_to, copy};
 pub use fill::zero;
 pub use mm::mm;

@@ -55,6 +55,7 @@ const FAMILIES: &[&[Symbol]] = &[
     grad_mode::SYMBOLS,
     scalars::SYMBOLS,
     mps::block::SYMBOLS,
+    mps::convolution::SYMBOLS,
     mps::kernel::SYMBOLS,
     mps::library::SYMBOLS,
     mps::memory::SYMBOLS,

@@ -1,5 +1,6 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
+mod convolution;
 mod copy;
 mod matmul;
 
@@ -32,6 +33,7 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
     match key.op {
         GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
         GraphOp::Copy => copy::lower(key),
+        GraphOp::Convolution { .. } => convolution::lower(key),
     }
 }
 

@@ -12,11 +12,15 @@ use super::skinny;
 const BLOCK_TERMS: usize = 256;
 
 /// A type whose products are computed in float32.
-pub(super) trait Real: Copy {
+pub(in super::super) trait Real:
+    Copy + Send + Sync + std::fmt::Debug + 'static
+{
     fn to_f32(self) -> f32;
     fn from_f32(value: f32) -> Self;
     /// Converts a line of numbers.
     fn unpack(from: &[Self], to: &mut [f32]);
+    /// Rounds a line of numbers.
+    fn pack(from: &[f32], to: &mut [Self]);
 }
 
 impl Real for f32 {
@@ -27,6 +31,9 @@ impl Real for f32 {
         value
     }
     fn unpack(from: &[Self], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+    fn pack(from: &[f32], to: &mut [Self]) {
         to.copy_from_slice(from);
     }
 }
@@ -46,6 +53,9 @@ impl Real for f16 {
         }
         from.convert_to_f32_slice(to);
     }
+    fn pack(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
+    }
 }
 
 impl Real for bf16 {
@@ -60,6 +70,9 @@ impl Real for bf16 {
         for (from, to) in from.iter().zip(to) {
             *to = f32::from_bits(u32::from(from.to_bits()) << 16);
         }
+    }
+    fn pack(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
     }
 }
 

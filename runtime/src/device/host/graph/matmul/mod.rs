@@ -16,10 +16,13 @@ use std::sync::Arc;
 
 use ::half::{bf16, f16};
 
+pub(super) use self::float::gemm_f32;
 use self::float::tile_f32;
+pub(super) use self::half::Real;
 use self::half::tile_widened;
 use self::integer::tile_integer;
-use self::matrix::{Batch, Matrix};
+use self::matrix::Batch;
+pub(super) use self::matrix::Matrix;
 use self::tiles::Tiles;
 use super::{HostExecutable, Lowered};
 use crate::Result;
