@@ -4,6 +4,7 @@
 //! encodes an op graph or kernels on the stream. Nothing here waits for the device.
 
 mod addmm;
+pub mod attention;
 mod bmm;
 mod copy;
 mod fill;
@@ -15,6 +16,7 @@ pub mod own_kernels;
 pub(crate) mod testing;
 
 pub use addmm::addmm;
+pub use attention::attention;
 pub use bmm::bmm;
 pub use copy::{broadcast_to, copy};
 pub use fill::zero;

@@ -67,7 +67,6 @@ pub struct Source {
     text: &'static str,
 }
 
-#[allow(unused_macros)]
 /// The [`Source`] of `runtime/msl/NAME.metal`, which becomes part of the library.
 macro_rules! source {
     ($name:literal) => {
@@ -75,8 +74,11 @@ macro_rules! source {
     };
 }
 
+/// Scaled dot product attention.
+pub static ATTENTION: Source = source!("attention");
+
 /// All sources.
-pub static SOURCES: &[&Source] = &[];
+pub static SOURCES: &[&Source] = &[&ATTENTION];
 
 /// What carries out an operator that has kernels of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

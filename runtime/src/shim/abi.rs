@@ -110,6 +110,15 @@ impl<T> In<T> {
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 
+    /// What it points to; `None` if it is null, which is how C leaves out an optional value.
+    pub fn optional(self) -> Option<T>
+    where
+        T: Copy,
+    {
+        // SAFETY: not null, so C promises one readable element for the length of the call.
+        (!self.0.is_null()).then(|| unsafe { self.0.read() })
+    }
+
     /// The array at `address`, which C gave as an untyped pointer.
     pub(super) fn from_address(address: *const T) -> Self {
         In(address)

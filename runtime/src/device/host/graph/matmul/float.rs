@@ -41,7 +41,13 @@ pub(super) unsafe fn tile_f32(
 ///
 /// # Safety
 /// As for [`tile_f32`].
-pub(super) unsafe fn gemm_f32(out: &Matrix, add: bool, a: &Matrix, b: &Matrix, alpha: f32) {
+pub(in super::super) unsafe fn gemm_f32(
+    out: &Matrix,
+    add: bool,
+    a: &Matrix,
+    b: &Matrix,
+    alpha: f32,
+) {
     // SAFETY: pointers, sizes and strides describe matrices inside live buffers.
     unsafe {
         gemm::gemm(
