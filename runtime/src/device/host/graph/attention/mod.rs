@@ -189,9 +189,9 @@ impl Job {
 
     /// What a block costs, in multiplications, but for those that masks save.
     fn cost_of_block(&self) -> usize {
-        let rows = self.rows_of_group().min(ROWS);
-        let keys = self.key.rows;
-        (rows + 8).saturating_mul(keys).saturating_mul(self.query.columns + self.value.columns + 8)
+        let rows = self.rows_of_group().min(ROWS) + 8;
+        let columns = self.query.columns + self.value.columns + 8;
+        rows.saturating_mul(self.key.rows).saturating_mul(columns).max(1)
     }
 
     fn rows(&self, block: usize) -> Rows {
