@@ -27,6 +27,9 @@ use crate::graph::GraphKey;
 use crate::tensor::DType;
 
 pub mod host;
+mod per_device;
+
+pub use per_device::PerDevice;
 
 /// Which implementation a device is. The value of `ETMETAL_DEVICE` that selects it is its name
 /// in lower case.

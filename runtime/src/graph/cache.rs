@@ -1,13 +1,13 @@
 //! The bounded cache of executables.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::GraphKey;
-use crate::device::{Device, Executable};
+use crate::device::{Device, Executable, PerDevice};
 use crate::error::err;
 use crate::{Error, Result};
 
@@ -44,11 +44,8 @@ struct State {
     stats: CacheStats,
 }
 
-/// A device and its cache.
-type Entry = (Weak<dyn Device>, Arc<GraphCache>);
-
 /// The cache of each device that lives.
-static CACHES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static CACHES: PerDevice<GraphCache> = PerDevice::new();
 
 impl GraphCache {
     /// The cache of `device`, made on first use with the capacity of the environment.
@@ -56,15 +53,7 @@ impl GraphCache {
     /// # Errors
     /// `ETMETAL_GRAPH_CACHE` is set and is no positive number.
     pub fn of(device: &Arc<dyn Device>) -> Result<Arc<Self>> {
-        let mut caches = CACHES.lock();
-        let same = |weak: &Weak<dyn Device>| std::ptr::addr_eq(weak.as_ptr(), Arc::as_ptr(device));
-        if let Some((_, cache)) = caches.iter().find(|(weak, _)| same(weak)) {
-            return Ok(cache.clone());
-        }
-        caches.retain(|(weak, _)| weak.strong_count() > 0);
-        let cache = Arc::new(GraphCache::with_capacity(capacity_of_environment()?));
-        caches.push((Arc::downgrade(device), cache.clone()));
-        Ok(cache)
+        CACHES.of(device, || Ok(GraphCache::with_capacity(capacity_of_environment()?)))
     }
 
     /// An empty cache of at most `capacity` executables (at least 1).

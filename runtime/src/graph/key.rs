@@ -40,6 +40,19 @@ pub enum GraphOp {
         transposed: bool,
         /// Channels are in this many groups that know nothing of each other.
         groups: i64,
+    /// `out = softmax(scale · query keyᵀ + mask) value`; operands out, query, key, value, then the
+    /// weights (the softmax) and the mask if they are there; `[batch, heads, rows, columns]` each.
+    /// Heads of key and value are shared by groups of query heads. A row that is masked all over
+    /// has weights of 0.
+    Attention {
+        /// `f32::to_bits` of the scale.
+        scale: u32,
+        /// Query `i` attends to keys `0..=i` only.
+        causal: bool,
+        /// Whether the weights are a second result.
+        weights: bool,
+        /// Whether there is a mask: bool, or float to add to the scores.
+        mask: bool,
     },
 }
 
@@ -52,6 +65,7 @@ impl GraphOp {
             GraphOp::Addmm { .. } => "addmm",
             GraphOp::Copy => "copy_",
             GraphOp::Convolution { .. } => "convolution",
+            GraphOp::Attention { .. } => "scaled_dot_product_attention",
         }
     }
 }

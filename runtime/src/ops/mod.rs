@@ -4,6 +4,7 @@
 //! encodes an op graph or kernels on the stream. Nothing here waits for the device.
 
 mod addmm;
+pub mod attention;
 mod bmm;
 mod convolution;
 mod copy;
@@ -11,10 +12,12 @@ mod fill;
 mod matmul;
 mod mm;
 mod overlap;
+pub mod own_kernels;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use addmm::addmm;
+pub use attention::attention;
 pub use bmm::bmm;
 pub use convolution::{Convolution, convolution};
 pub use copy::{broadcast_to, copy};

@@ -54,6 +54,7 @@ const FAMILIES: &[&[Symbol]] = &[
     diagnostics::SYMBOLS,
     grad_mode::SYMBOLS,
     scalars::SYMBOLS,
+    mps::attention::SYMBOLS,
     mps::block::SYMBOLS,
     mps::convolution::SYMBOLS,
     mps::kernel::SYMBOLS,

@@ -1,6 +1,7 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
 mod convolution;
+mod attention;
 mod copy;
 mod matmul;
 
@@ -17,7 +18,7 @@ use crate::graph::{GraphKey, GraphOp};
 
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
-    /// Computes the output, operand 0, from the others. The operands match the key that was
+    /// Computes the output, operand 0, from the others; an op may have further outputs. The operands match the key that was
     /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
     ///
     /// # Errors
@@ -34,6 +35,7 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
         GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
         GraphOp::Copy => copy::lower(key),
         GraphOp::Convolution { .. } => convolution::lower(key),
+        GraphOp::Attention { .. } => attention::lower(key),
     }
 }
 

@@ -99,9 +99,10 @@ fn unpack_f16c(from: &[f16], to: &mut [f32]) {
 }
 
 /// Part of a matrix as float32, dense along its denser side.
-struct Packed {
-    values: Vec<f32>,
-    matrix: Matrix,
+pub(in super::super) struct Packed {
+    /// Where it lies; may be used for the next.
+    pub(in super::super) values: Vec<f32>,
+    pub(in super::super) matrix: Matrix,
 }
 
 impl Packed {
@@ -109,7 +110,7 @@ impl Packed {
     ///
     /// # Safety
     /// `from` lies inside a live buffer.
-    unsafe fn new<T: Real>(mut values: Vec<f32>, from: &Matrix) -> Packed {
+    pub(in super::super) unsafe fn new<T: Real>(mut values: Vec<f32>, from: &Matrix) -> Packed {
         // Lines are what is dense in memory: rows, or columns of a transposed matrix.
         let by_rows = from.column_stride <= from.row_stride;
         let (lines, len) =

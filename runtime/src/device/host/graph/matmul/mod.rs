@@ -9,7 +9,7 @@ mod float;
 mod half;
 mod integer;
 mod matrix;
-mod skinny;
+pub(super) mod skinny;
 mod tiles;
 
 use std::sync::Arc;
@@ -18,12 +18,14 @@ use ::half::{bf16, f16};
 
 pub(super) use self::float::gemm_f32;
 use self::float::tile_f32;
+pub(super) use self::half::Packed;
 pub(super) use self::half::Real;
 use self::half::tile_widened;
 use self::integer::tile_integer;
 use self::matrix::Batch;
 pub(super) use self::matrix::Matrix;
 use self::tiles::Tiles;
+pub(super) use self::tiles::{WORK_FOR_AWAKE, WORK_FOR_SLEEPING};
 use super::{HostExecutable, Lowered};
 use crate::Result;
 use crate::device::host::threads::Threads;
