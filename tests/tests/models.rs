@@ -43,4 +43,5 @@ macro_rules! models {
 models! {
     add add_bfloat16 mm mm_weight_param mm_bfloat16 mlp linear_nobias linear_bias
     linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
+    topk topk_idx
 }

@@ -6,15 +6,22 @@
 mod addmm;
 mod bmm;
 mod copy;
+mod cumulative;
+mod dimension;
 mod fill;
 mod matmul;
 mod mm;
 mod overlap;
+mod sort;
 #[cfg(test)]
 pub(crate) mod testing;
+mod topk;
 
 pub use addmm::addmm;
 pub use bmm::bmm;
 pub use copy::{broadcast_to, copy};
+pub use cumulative::{cumprod, cumsum};
 pub use fill::zero;
 pub use mm::mm;
+pub use sort::sort;
+pub use topk::topk;

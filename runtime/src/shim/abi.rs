@@ -110,6 +110,15 @@ impl<T> In<T> {
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 
+    /// The only element of an argument that may be left out: nothing if it is null.
+    pub fn optional(self) -> Option<T>
+    where
+        T: Copy,
+    {
+        // SAFETY: C promises that what is not null can be read.
+        (!self.0.is_null()).then(|| unsafe { self.0.read() })
+    }
+
     /// The array at `address`, which C gave as an untyped pointer.
     pub(super) fn from_address(address: *const T) -> Self {
         In(address)

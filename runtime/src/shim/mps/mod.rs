@@ -1,7 +1,9 @@
 //! `aoti_torch_mps_*`: what a model asks of the device.
 
 pub mod block;
+pub mod cumulative;
 pub mod kernel;
 pub mod library;
 pub mod memory;
 pub mod ops;
+pub mod order;

@@ -55,10 +55,12 @@ const FAMILIES: &[&[Symbol]] = &[
     grad_mode::SYMBOLS,
     scalars::SYMBOLS,
     mps::block::SYMBOLS,
+    mps::cumulative::SYMBOLS,
     mps::kernel::SYMBOLS,
     mps::library::SYMBOLS,
     mps::memory::SYMBOLS,
     mps::ops::SYMBOLS,
+    mps::order::SYMBOLS,
 ];
 
 /// The functions that this library exports to models, with their Rust types, by name.

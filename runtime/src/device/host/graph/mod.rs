@@ -1,7 +1,10 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
 mod copy;
+mod cumulative;
 mod matmul;
+mod rows;
+mod sort;
 
 use std::any::Any;
 use std::fmt;
@@ -16,8 +19,9 @@ use crate::graph::{GraphKey, GraphOp};
 
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
-    /// Computes the output, operand 0, from the others. The operands match the key that was
-    /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
+    /// Computes the outputs, which are the first operands, from the others. The operands match
+    /// the key that was lowered in number, dtypes and sizes, and lie inside their buffers;
+    /// strides are theirs.
     ///
     /// # Errors
     /// What the computation needs cannot be had.
@@ -32,6 +36,8 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
     match key.op {
         GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
         GraphOp::Copy => copy::lower(key),
+        GraphOp::TopK { .. } | GraphOp::Sort { .. } => sort::lower(key),
+        GraphOp::Cumulative { .. } => cumulative::lower(key),
     }
 }
 
