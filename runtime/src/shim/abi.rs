@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::context;
 use super::last_error::set_last_error;
+use super::tracking;
 use crate::error::err;
 use crate::{Error, Result};
 
@@ -174,8 +175,8 @@ thread_local! {
 /// Runs the body of the C function `name`. An error or a panic becomes a status; its text is the
 /// thread's last error, and the first one of a model's run is kept for the model's caller,
 /// because generated code does not look at every status.
-pub fn call(name: &str, body: impl FnOnce() -> Result<()>) -> Status {
-    match run(body) {
+pub fn call(name: &'static str, body: impl FnOnce() -> Result<()>) -> Status {
+    match tracking::during(name, || run(body)) {
         Ok(()) => SUCCESS,
         Err(error) => {
             fail(error.context(name));
@@ -185,8 +186,8 @@ pub fn call(name: &str, body: impl FnOnce() -> Result<()>) -> Status {
 }
 
 /// The same for a function that returns a value and cannot fail in C's eyes.
-pub fn value<T>(name: &str, fallback: T, body: impl FnOnce() -> Result<T>) -> T {
-    run(body).unwrap_or_else(|error| {
+pub fn value<T>(name: &'static str, fallback: T, body: impl FnOnce() -> Result<T>) -> T {
+    tracking::during(name, || run(body)).unwrap_or_else(|error| {
         fail(error.context(name));
         fallback
     })
