@@ -45,4 +45,5 @@ models! {
     linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
     cnn conv_bn_relu conv1d_nobias_bfloat16
     kv_cache sdpa_bfloat16 sdpa_block_causal tiny_llama
+    topk topk_idx
 }

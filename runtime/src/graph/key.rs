@@ -54,6 +54,40 @@ pub enum GraphOp {
         /// Whether there is a mask: bool, or float to add to the scores.
         mask: bool,
     },
+    /// The first elements of each row along a dimension in its order, and where in the row they
+    /// were (int64); operands values, indices, input. The row of a result is as long as its size
+    /// along the dimension says. NaN counts as greater than all numbers, 0 as equal to -0, and of
+    /// equal elements the one with the lower index comes first.
+    TopK {
+        /// The dimension.
+        dim: usize,
+        /// Whether the greatest come first, else the least.
+        largest: bool,
+    },
+    /// The same for whole rows.
+    Sort {
+        /// The dimension.
+        dim: usize,
+        /// Whether the greatest come first, else the least.
+        descending: bool,
+    },
+    /// What comes of all elements of a row up to each one; operands out, input of the same sizes
+    /// and dtype. Half types accumulate in float32 at least and round each result; integers wrap.
+    Cumulative {
+        /// What is done with the elements.
+        scan: Scan,
+        /// The dimension.
+        dim: usize,
+    },
+}
+
+/// What [`GraphOp::Cumulative`] does with the elements of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Adds them.
+    Sum,
+    /// Multiplies them.
+    Product,
 }
 
 impl GraphOp {
@@ -66,6 +100,10 @@ impl GraphOp {
             GraphOp::Copy => "copy_",
             GraphOp::Convolution { .. } => "convolution",
             GraphOp::Attention { .. } => "scaled_dot_product_attention",
+            GraphOp::TopK { .. } => "topk",
+            GraphOp::Sort { .. } => "sort",
+            GraphOp::Cumulative { scan: Scan::Sum, .. } => "cumsum",
+            GraphOp::Cumulative { scan: Scan::Product, .. } => "cumprod",
         }
     }
 }
@@ -118,17 +156,17 @@ pub struct OperandKey {
 }
 
 /// What identifies an op graph: the operator, and of each operand the dtype, sizes and stride
-/// class. Output first, then inputs.
+/// class. Outputs first, then inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GraphKey {
     /// The operator and its scalars.
     pub op: GraphOp,
-    /// Output first, then inputs.
+    /// Outputs first, then inputs.
     pub operands: SmallVec<[OperandKey; 4]>,
 }
 
 impl GraphKey {
-    /// The key of `op` on these tensors, output first.
+    /// The key of `op` on these tensors, outputs first.
     pub fn new(op: GraphOp, operands: &[&Tensor]) -> Self {
         let operands = operands
             .iter()

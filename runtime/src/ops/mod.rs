@@ -8,18 +8,25 @@ pub mod attention;
 mod bmm;
 mod convolution;
 mod copy;
+mod cumulative;
+mod dimension;
 mod fill;
 mod matmul;
 mod mm;
 mod overlap;
 pub mod own_kernels;
+mod sort;
 #[cfg(test)]
 pub(crate) mod testing;
+mod topk;
 
 pub use addmm::addmm;
 pub use attention::attention;
 pub use bmm::bmm;
 pub use convolution::{Convolution, convolution};
 pub use copy::{broadcast_to, copy};
+pub use cumulative::{cumprod, cumsum};
 pub use fill::zero;
 pub use mm::mm;
+pub use sort::sort;
+pub use topk::topk;

@@ -3,7 +3,9 @@
 pub mod attention;
 pub mod block;
 pub mod convolution;
+pub mod cumulative;
 pub mod kernel;
 pub mod library;
 pub mod memory;
 pub mod ops;
+pub mod order;

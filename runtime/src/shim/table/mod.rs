@@ -57,10 +57,12 @@ const FAMILIES: &[&[Symbol]] = &[
     mps::attention::SYMBOLS,
     mps::block::SYMBOLS,
     mps::convolution::SYMBOLS,
+    mps::cumulative::SYMBOLS,
     mps::kernel::SYMBOLS,
     mps::library::SYMBOLS,
     mps::memory::SYMBOLS,
     mps::ops::SYMBOLS,
+    mps::order::SYMBOLS,
 ];
 
 /// The functions that this library exports to models, with their Rust types, by name.

@@ -3,7 +3,10 @@
 mod convolution;
 mod attention;
 mod copy;
+mod cumulative;
 mod matmul;
+mod rows;
+mod sort;
 
 use std::any::Any;
 use std::fmt;
@@ -20,6 +23,9 @@ use crate::graph::{GraphKey, GraphOp};
 pub trait HostExecutable: Send + Sync + fmt::Debug {
     /// Computes the output, operand 0, from the others; an op may have further outputs. The operands match the key that was
     /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
+    /// Computes the outputs, which are the first operands, from the others. The operands match
+    /// the key that was lowered in number, dtypes and sizes, and lie inside their buffers;
+    /// strides are theirs.
     ///
     /// # Errors
     /// What the computation needs cannot be had.
@@ -36,6 +42,8 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
         GraphOp::Copy => copy::lower(key),
         GraphOp::Convolution { .. } => convolution::lower(key),
         GraphOp::Attention { .. } => attention::lower(key),
+        GraphOp::TopK { .. } | GraphOp::Sort { .. } => sort::lower(key),
+        GraphOp::Cumulative { .. } => cumulative::lower(key),
     }
 }
 
