@@ -88,6 +88,25 @@ pub enum Scan {
     Sum,
     /// Multiplies them.
     Product,
+    /// `out[m, n] = Σ_k a[m, k] · w[n, k]` with `w` in groups of weights of a few bits; operands
+    /// out, a `[M, K]`, packed weights `[N, bytes]`, scales and zeros `[N, groups]`, all
+    /// contiguous. What the packing is, says [`crate::ops::quantized`].
+    LinearNbit {
+        /// Bits of a weight, 1 to 7.
+        bits: u8,
+        /// Weights that share a scale and a zero.
+        group_size: i64,
+    },
+    /// `out[p, n] = Σ_k x[p, k] · w[expert(p), n, k]` with weights of 4 bits as above; operands
+    /// out, x `[P, K]`, packed weights `[E, N, bytes]`, scales and zeros `[E, N, groups]`,
+    /// experts `[P]` (int32 or int64), all contiguous.
+    GatherQmv {
+        /// Weights that share a scale and a zero.
+        group_size: i64,
+    },
+    /// The gated delta rule; operands y, q, k, v, g, beta, state, all contiguous. The state is
+    /// read *and written*; it shares no memory with the others.
+    GatedDeltaRule,
 }
 
 impl GraphOp {
@@ -104,6 +123,15 @@ impl GraphOp {
             GraphOp::Sort { .. } => "sort",
             GraphOp::Cumulative { scan: Scan::Sum, .. } => "cumsum",
             GraphOp::Cumulative { scan: Scan::Product, .. } => "cumprod",
+            GraphOp::LinearNbit { bits: 1, .. } => "_linear_fp_act_1bit_weight",
+            GraphOp::LinearNbit { bits: 2, .. } => "_linear_fp_act_2bit_weight",
+            GraphOp::LinearNbit { bits: 3, .. } => "_linear_fp_act_3bit_weight",
+            GraphOp::LinearNbit { bits: 4, .. } => "_linear_fp_act_4bit_weight",
+            GraphOp::LinearNbit { bits: 5, .. } => "_linear_fp_act_5bit_weight",
+            GraphOp::LinearNbit { bits: 6, .. } => "_linear_fp_act_6bit_weight",
+            GraphOp::LinearNbit { .. } => "_linear_fp_act_7bit_weight",
+            GraphOp::GatherQmv { .. } => "gather_qmv",
+            GraphOp::GatedDeltaRule => "gated_delta_rule",
         }
     }
 }

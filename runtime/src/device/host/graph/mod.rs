@@ -7,6 +7,10 @@ mod cumulative;
 mod matmul;
 mod rows;
 mod sort;
+mod floats;
+mod gated_delta_rule;
+mod matmul;
+mod quantized;
 
 use std::any::Any;
 use std::fmt;
@@ -22,6 +26,8 @@ use crate::graph::{GraphKey, GraphOp};
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
     /// Computes the output, operand 0, from the others; an op may have further outputs. The operands match the key that was
+    /// Computes the output, operand 0, from the others (and updates those that the op says it
+    /// updates). The operands match the key that was
     /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
     /// Computes the outputs, which are the first operands, from the others. The operands match
     /// the key that was lowered in number, dtypes and sizes, and lie inside their buffers;
@@ -44,6 +50,8 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
         GraphOp::Attention { .. } => attention::lower(key),
         GraphOp::TopK { .. } | GraphOp::Sort { .. } => sort::lower(key),
         GraphOp::Cumulative { .. } => cumulative::lower(key),
+        GraphOp::LinearNbit { .. } | GraphOp::GatherQmv { .. } => quantized::lower(key),
+        GraphOp::GatedDeltaRule => gated_delta_rule::lower(key),
     }
 }
 
