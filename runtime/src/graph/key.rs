@@ -40,6 +40,7 @@ pub enum GraphOp {
         transposed: bool,
         /// Channels are in this many groups that know nothing of each other.
         groups: i64,
+    },
     /// `out = softmax(scale · query keyᵀ + mask) value`; operands out, query, key, value, then the
     /// weights (the softmax) and the mask if they are there; `[batch, heads, rows, columns]` each.
     /// Heads of key and value are shared by groups of query heads. A row that is masked all over
@@ -79,15 +80,6 @@ pub enum GraphOp {
         /// The dimension.
         dim: usize,
     },
-}
-
-/// What [`GraphOp::Cumulative`] does with the elements of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scan {
-    /// Adds them.
-    Sum,
-    /// Multiplies them.
-    Product,
     /// `out[m, n] = Σ_k a[m, k] · w[n, k]` with `w` in groups of weights of a few bits; operands
     /// out, a `[M, K]`, packed weights `[N, bytes]`, scales and zeros `[N, groups]`, all
     /// contiguous. What the packing is, says [`crate::ops::quantized`].
@@ -107,6 +99,15 @@ pub enum Scan {
     /// The gated delta rule; operands y, q, k, v, g, beta, state, all contiguous. The state is
     /// read *and written*; it shares no memory with the others.
     GatedDeltaRule,
+}
+
+/// What [`GraphOp::Cumulative`] does with the elements of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Adds them.
+    Sum,
+    /// Multiplies them.
+    Product,
 }
 
 impl GraphOp {

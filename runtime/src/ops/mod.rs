@@ -18,8 +18,8 @@ mod matmul;
 mod mm;
 mod overlap;
 pub mod own_kernels;
-mod sort;
 pub mod quantized;
+mod sort;
 #[cfg(test)]
 pub(crate) mod testing;
 mod topk;

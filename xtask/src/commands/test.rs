@@ -125,9 +125,7 @@ fn lints(built: &Built) -> Vec<Lint> {
         commands.push(clippy().args(["--target", rust::APPLE]).args(deny));
         lints.push(Lint { name: "clippy for aarch64-apple-darwin", commands });
     }
-    let doc = cargo()
-        .args(["doc", "--workspace", "--no-deps"])
-        .env("RUSTDOCFLAGS", "-D warnings");
+    let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
     lints
 }

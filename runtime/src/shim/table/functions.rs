@@ -1,7 +1,7 @@
 //! The list itself.
 
 use super::Function;
-use super::Status::{self, Implemented, NotApplicable, Planned};
+use super::Status::{self, Implemented, NotApplicable};
 
 const COMPLEX: Status = NotApplicable("Metal tensors are not complex");
 const CPU_OPERATOR: Status = NotApplicable("an operator of CPU models");
@@ -260,7 +260,6 @@ pub const FUNCTIONS: &[Function] = &[
     row("AOTITorchError aoti_torch_mps_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1, AtenTensorHandle mat2, double beta, double alpha)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_bmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* bias, const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_, const int64_t* dilation, int64_t dilation_len_, int32_t transposed, const int64_t* output_padding, int64_t output_padding_len_, int64_t groups, AtenTensorHandle* ret0)", "2.9", Implemented),
-    row("AOTITorchError aoti_torch_mps_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* bias, const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_, const int64_t* dilation, int64_t dilation_len_, int32_t transposed, const int64_t* output_padding, int64_t output_padding_len_, int64_t groups, AtenTensorHandle* ret0)", "2.9", Planned),
     row("AOTITorchError aoti_torch_mps_cumprod(AtenTensorHandle self, int64_t dim, int32_t* dtype, AtenTensorHandle* ret0)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_cumsum(AtenTensorHandle self, int64_t dim, int32_t* dtype, AtenTensorHandle* ret0)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2)", "2.9", Implemented),

@@ -1,16 +1,15 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
-mod convolution;
 mod attention;
+mod convolution;
 mod copy;
 mod cumulative;
-mod matmul;
-mod rows;
-mod sort;
 mod floats;
 mod gated_delta_rule;
 mod matmul;
 mod quantized;
+mod rows;
+mod sort;
 
 use std::any::Any;
 use std::fmt;
@@ -25,13 +24,9 @@ use crate::graph::{GraphKey, GraphOp};
 
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
-    /// Computes the output, operand 0, from the others; an op may have further outputs. The operands match the key that was
-    /// Computes the output, operand 0, from the others (and updates those that the op says it
-    /// updates). The operands match the key that was
-    /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
-    /// Computes the outputs, which are the first operands, from the others. The operands match
-    /// the key that was lowered in number, dtypes and sizes, and lie inside their buffers;
-    /// strides are theirs.
+    /// Computes the outputs, which are the first operands, from the others, and updates those
+    /// that the op says it updates. The operands match the key that was lowered in number, dtypes
+    /// and sizes, and lie inside their buffers; strides are theirs.
     ///
     /// # Errors
     /// What the computation needs cannot be had.

@@ -14,8 +14,6 @@ const BLOCK_TERMS: usize = 256;
 /// A type whose products are computed in float32.
 pub(in super::super) trait Real:
     Copy + Send + Sync + std::fmt::Debug + 'static
-pub(in crate::device::host::graph) trait Real:
-    Copy + Send + Sync + 'static
 {
     fn to_f32(self) -> f32;
     fn from_f32(value: f32) -> Self;

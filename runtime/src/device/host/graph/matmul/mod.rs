@@ -8,7 +8,6 @@
 pub(super) mod float;
 pub(super) mod half;
 mod integer;
-mod matrix;
 pub(super) mod matrix;
 pub(super) mod skinny;
 mod tiles;
