@@ -23,6 +23,63 @@ pub enum GraphOp {
     /// `out = input`, converted to out's dtype; operands out, input of the same sizes (a
     /// broadcast input has strides of 0).
     Copy,
+    /// Cross-correlation over one to three spatial dimensions:
+    /// `out[n, o, y] = bias[o] + Σ_c,k input[n, c, y · stride - padding + k · dilation] ·
+    /// weight[o, c, k]`, or its gradient; operands out `[n, o, …]`, input `[n, c, …]`, weight,
+    /// and bias `[o]` if there is one. Parameters are one a spatial dimension.
+    Convolution {
+        /// Input elements from a result to the next, or results from an input to the next.
+        stride: SmallVec<[i64; 3]>,
+        /// Zeros before the input, or results that are left out.
+        padding: SmallVec<[i64; 3]>,
+        /// Elements from a tap of the kernel to the next.
+        dilation: SmallVec<[i64; 3]>,
+        /// Whether it is the gradient: each input element is spread over `out` at
+        /// `y · stride - padding + k · dilation`, and the weight is `[c, o / groups, …]` instead of
+        /// `[o, c / groups, …]`. Padding of the output shows in the sizes of `out` only.
+        transposed: bool,
+        /// Channels are in this many groups that know nothing of each other.
+        groups: i64,
+    },
+    /// `out = softmax(scale · query keyᵀ + mask) value`; operands out, query, key, value, then the
+    /// weights (the softmax) and the mask if they are there; `[batch, heads, rows, columns]` each.
+    /// Heads of key and value are shared by groups of query heads. A row that is masked all over
+    /// has weights of 0.
+    Attention {
+        /// `f32::to_bits` of the scale.
+        scale: u32,
+        /// Query `i` attends to keys `0..=i` only.
+        causal: bool,
+        /// Whether the weights are a second result.
+        weights: bool,
+        /// Whether there is a mask: bool, or float to add to the scores.
+        mask: bool,
+    },
+    /// The first elements of each row along a dimension in its order, and where in the row they
+    /// were (int64); operands values, indices, input. The row of a result is as long as its size
+    /// along the dimension says. NaN counts as greater than all numbers, 0 as equal to -0, and of
+    /// equal elements the one with the lower index comes first.
+    TopK {
+        /// The dimension.
+        dim: usize,
+        /// Whether the greatest come first, else the least.
+        largest: bool,
+    },
+    /// The same for whole rows.
+    Sort {
+        /// The dimension.
+        dim: usize,
+        /// Whether the greatest come first, else the least.
+        descending: bool,
+    },
+    /// What comes of all elements of a row up to each one; operands out, input of the same sizes
+    /// and dtype. Half types accumulate in float32 at least and round each result; integers wrap.
+    Cumulative {
+        /// What is done with the elements.
+        scan: Scan,
+        /// The dimension.
+        dim: usize,
+    },
     /// `out[m, n] = Σ_k a[m, k] · w[n, k]` with `w` in groups of weights of a few bits; operands
     /// out, a `[M, K]`, packed weights `[N, bytes]`, scales and zeros `[N, groups]`, all
     /// contiguous. What the packing is, says [`crate::ops::quantized`].
@@ -44,6 +101,15 @@ pub enum GraphOp {
     GatedDeltaRule,
 }
 
+/// What [`GraphOp::Cumulative`] does with the elements of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Adds them.
+    Sum,
+    /// Multiplies them.
+    Product,
+}
+
 impl GraphOp {
     /// PyTorch's name.
     pub fn name(&self) -> &'static str {
@@ -52,6 +118,12 @@ impl GraphOp {
             GraphOp::Bmm => "bmm",
             GraphOp::Addmm { .. } => "addmm",
             GraphOp::Copy => "copy_",
+            GraphOp::Convolution { .. } => "convolution",
+            GraphOp::Attention { .. } => "scaled_dot_product_attention",
+            GraphOp::TopK { .. } => "topk",
+            GraphOp::Sort { .. } => "sort",
+            GraphOp::Cumulative { scan: Scan::Sum, .. } => "cumsum",
+            GraphOp::Cumulative { scan: Scan::Product, .. } => "cumprod",
             GraphOp::LinearNbit { bits: 1, .. } => "_linear_fp_act_1bit_weight",
             GraphOp::LinearNbit { bits: 2, .. } => "_linear_fp_act_2bit_weight",
             GraphOp::LinearNbit { bits: 3, .. } => "_linear_fp_act_3bit_weight",
@@ -113,17 +185,17 @@ pub struct OperandKey {
 }
 
 /// What identifies an op graph: the operator, and of each operand the dtype, sizes and stride
-/// class. Output first, then inputs.
+/// class. Outputs first, then inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GraphKey {
     /// The operator and its scalars.
     pub op: GraphOp,
-    /// Output first, then inputs.
+    /// Outputs first, then inputs.
     pub operands: SmallVec<[OperandKey; 4]>,
 }
 
 impl GraphKey {
-    /// The key of `op` on these tensors, output first.
+    /// The key of `op` on these tensors, outputs first.
     pub fn new(op: GraphOp, operands: &[&Tensor]) -> Self {
         let operands = operands
             .iter()

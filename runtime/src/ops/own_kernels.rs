@@ -67,7 +67,6 @@ pub struct Source {
     text: &'static str,
 }
 
-#[allow(unused_macros)]
 /// The [`Source`] of `runtime/msl/NAME.metal`, which becomes part of the library.
 macro_rules! source {
     ($name:literal) => {
@@ -75,13 +74,16 @@ macro_rules! source {
     };
 }
 
+/// Scaled dot product attention.
+pub static ATTENTION: Source = source!("attention");
+
 /// The kernels of `gated_delta_rule`.
 pub static GATED_DELTA_RULE: Source = source!("gated_delta_rule");
 /// The kernels of products with quantised weights.
 pub static QUANTIZED: Source = source!("quantized");
 
 /// All sources.
-pub static SOURCES: &[&Source] = &[&GATED_DELTA_RULE, &QUANTIZED];
+pub static SOURCES: &[&Source] = &[&ATTENTION, &GATED_DELTA_RULE, &QUANTIZED];
 
 /// What carries out an operator that has kernels of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

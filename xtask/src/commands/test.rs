@@ -110,7 +110,7 @@ fn color() -> &'static str {
 
 fn lints(built: &Built) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
-    let clippy = || cargo().args(["clippy", "--workspace", "--all-targets", "--all-features"]);
+    let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
     let mut lints = vec![
         Lint { name: "formatting", commands: vec![cargo().args(["fmt", "--all", "--check"])] },
@@ -125,9 +125,7 @@ fn lints(built: &Built) -> Vec<Lint> {
         commands.push(clippy().args(["--target", rust::APPLE]).args(deny));
         lints.push(Lint { name: "clippy for aarch64-apple-darwin", commands });
     }
-    let doc = cargo()
-        .args(["doc", "--workspace", "--no-deps", "--all-features"])
-        .env("RUSTDOCFLAGS", "-D warnings");
+    let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
     lints
 }

@@ -41,7 +41,7 @@ pub(super) unsafe fn tile_f32(
 ///
 /// # Safety
 /// As for [`tile_f32`].
-pub(in crate::device::host::graph) unsafe fn gemm_f32(
+pub(in super::super) unsafe fn gemm_f32(
     out: &Matrix,
     add: bool,
     a: &Matrix,

@@ -12,13 +12,15 @@ use super::skinny;
 const BLOCK_TERMS: usize = 256;
 
 /// A type whose products are computed in float32.
-pub(in crate::device::host::graph) trait Real:
-    Copy + Send + Sync + 'static
+pub(in super::super) trait Real:
+    Copy + Send + Sync + std::fmt::Debug + 'static
 {
     fn to_f32(self) -> f32;
     fn from_f32(value: f32) -> Self;
     /// Converts a line of numbers.
     fn unpack(from: &[Self], to: &mut [f32]);
+    /// Rounds a line of numbers.
+    fn pack(from: &[f32], to: &mut [Self]);
 }
 
 impl Real for f32 {
@@ -29,6 +31,9 @@ impl Real for f32 {
         value
     }
     fn unpack(from: &[Self], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+    fn pack(from: &[f32], to: &mut [Self]) {
         to.copy_from_slice(from);
     }
 }
@@ -48,6 +53,9 @@ impl Real for f16 {
         }
         from.convert_to_f32_slice(to);
     }
+    fn pack(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
+    }
 }
 
 impl Real for bf16 {
@@ -62,6 +70,9 @@ impl Real for bf16 {
         for (from, to) in from.iter().zip(to) {
             *to = f32::from_bits(u32::from(from.to_bits()) << 16);
         }
+    }
+    fn pack(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
     }
 }
 
@@ -88,9 +99,10 @@ fn unpack_f16c(from: &[f16], to: &mut [f32]) {
 }
 
 /// Part of a matrix as float32, dense along its denser side.
-struct Packed {
-    values: Vec<f32>,
-    matrix: Matrix,
+pub(in super::super) struct Packed {
+    /// Where it lies; may be used for the next.
+    pub(in super::super) values: Vec<f32>,
+    pub(in super::super) matrix: Matrix,
 }
 
 impl Packed {
@@ -98,7 +110,7 @@ impl Packed {
     ///
     /// # Safety
     /// `from` lies inside a live buffer.
-    unsafe fn new<T: Real>(mut values: Vec<f32>, from: &Matrix) -> Packed {
+    pub(in super::super) unsafe fn new<T: Real>(mut values: Vec<f32>, from: &Matrix) -> Packed {
         // Lines are what is dense in memory: rows, or columns of a transposed matrix.
         let by_rows = from.column_stride <= from.row_stride;
         let (lines, len) =

@@ -16,11 +16,16 @@ use std::sync::Arc;
 
 use ::half::{bf16, f16};
 
+pub(super) use self::float::gemm_f32;
 use self::float::tile_f32;
+pub(super) use self::half::Packed;
+pub(super) use self::half::Real;
 use self::half::tile_widened;
 use self::integer::tile_integer;
-use self::matrix::{Batch, Matrix};
+use self::matrix::Batch;
+pub(super) use self::matrix::Matrix;
 use self::tiles::Tiles;
+pub(super) use self::tiles::{WORK_FOR_AWAKE, WORK_FOR_SLEEPING};
 use super::{HostExecutable, Lowered};
 use crate::Result;
 use crate::device::host::threads::Threads;

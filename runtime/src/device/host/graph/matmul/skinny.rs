@@ -20,7 +20,7 @@ pub(in crate::device::host::graph) const TOGETHER: usize = 4;
 
 /// Whether a product with this many rows is one of these: the lines of `b`, rows or columns, must
 /// lie densely, and there must be some.
-pub(super) fn suits(rows: usize, b: &Matrix) -> bool {
+pub(in super::super) fn suits(rows: usize, b: &Matrix) -> bool {
     rows <= MOST_ROWS && b.rows > 0 && (b.row_stride == 1 || b.column_stride == 1)
 }
 
@@ -34,12 +34,25 @@ pub(super) unsafe fn multiply<T: Real>(sums: &mut [f32], a: &Matrix, b: &Matrix,
         // SAFETY: the element lies inside `a`.
         *factor = unsafe { a.at::<T>(i / a.columns, i % a.columns).read() }.to_f32() * alpha;
     }
-    // Chooses the vector instructions of this processor.
-    Arch::new().dispatch(Multiply::<T> { sums, factors: &factors, b, element: PhantomData });
+    // SAFETY: the caller's promise.
+    unsafe { multiply_factors::<T>(sums, &factors, b) };
 }
 
-/// `sums += factors @ b`, with `factors` dense. Made by [`multiply`] only, whose promise about `b`
-/// it relies on.
+/// `sums += factors @ b`, with `sums` and `factors` dense.
+///
+/// # Safety
+/// As for [`multiply`].
+pub(in super::super) unsafe fn multiply_factors<T: Real>(
+    sums: &mut [f32],
+    factors: &[f32],
+    b: &Matrix,
+) {
+    // Chooses the vector instructions of this processor.
+    Arch::new().dispatch(Multiply::<T> { sums, factors, b, element: PhantomData });
+}
+
+/// `sums += factors @ b`, with `factors` dense. Made by [`multiply_factors`] only, whose promise
+/// about `b` it relies on.
 struct Multiply<'a, T> {
     sums: &'a mut [f32],
     factors: &'a [f32],

@@ -13,8 +13,8 @@ const TILE_COLUMNS: usize = 256;
 
 /// Multiplications below which waking a sleeping thread, or using one that is awake, costs more
 /// than it saves.
-const WORK_FOR_SLEEPING: usize = 1 << 20;
-const WORK_FOR_AWAKE: usize = 1 << 17;
+pub(in super::super) const WORK_FOR_SLEEPING: usize = 1 << 20;
+pub(in super::super) const WORK_FOR_AWAKE: usize = 1 << 17;
 
 /// What reading or writing an element costs, in multiplications: a product with a vector is all
 /// memory traffic.
