@@ -27,8 +27,8 @@ pub struct GatherQmv<'a> {
 }
 
 /// `out[p, n] = Σ_k x[p, k] · w[experts[p], n, k]`, with `w` as [`super::quantized`] says. Any
-/// strides; all but bytes and indices are of one floating point dtype. Accumulates in float32 and
-/// rounds once.
+/// strides; all but bytes and indices are of one floating point dtype. As in the
+/// operator's definition the weights are rounded to that dtype; sums are rounded once.
 ///
 /// An expert that there is not is an error of the run on the host, and gives NaN on Metal, where
 /// kernels cannot fail.
@@ -146,7 +146,7 @@ mod tests {
                 let out = gather_qmv_by(route, &stream, gather).unwrap();
                 stream.commit_and_wait().unwrap();
                 prop_assert_eq!(out.dtype(), dtype);
-                weights.check(&x, &out, |row| experts[row].rem_euclid(sizes[0]) as usize)?;
+                weights.check(&x, &out, |row| experts[row].rem_euclid(sizes[0]) as usize, true)?;
             }
         }
     }

@@ -292,6 +292,15 @@ pub(super) mod testing {
         }
     }
 
+    /// A number as the dtype holds it, after float32.
+    fn round(dtype: DType, number: f64) -> f64 {
+        match dtype {
+            DType::F16 => half::f16::from_f32(number as f32).into(),
+            DType::Bf16 => half::bf16::from_f32(number as f32).into(),
+            _ => number,
+        }
+    }
+
     /// Terms that fill whole bytes come in multiples of this.
     pub fn unit(bits: u8) -> i64 {
         match bits {
@@ -369,12 +378,14 @@ pub(super) mod testing {
         }
 
         /// Checks each row of `out`, the product of the row of `activations` and the matrix of
-        /// weights that `expert` says, against one computed in float64.
+        /// weights that `expert` says, against one computed in float64. `rounded`: the weights are
+        /// rounded to the dtype.
         pub fn check(
             &self,
             activations: &Tensor,
             out: &Tensor,
             expert: impl Fn(usize) -> usize,
+            rounded: bool,
         ) -> Result<(), TestCaseError> {
             let [.., columns, terms] = self.sizes[..] else { unreachable!() };
             let (columns, terms) = (columns as usize, terms as usize);
@@ -389,7 +400,8 @@ pub(super) mod testing {
                     let group = column * groups + (term as i64 / self.group_size) as usize;
                     let number = f64::from(self.numbers[column * terms + term]);
                     let a = activations[row * terms + term];
-                    sum += a * (number * scales[group] + zeros[group]);
+                    let weight = number * scales[group] + zeros[group];
+                    sum += a * if rounded { round(out.dtype(), weight) } else { weight };
                     magnitude += (a * number * scales[group]).abs() + (a * zeros[group]).abs();
                 }
                 // Sums in float32, in any order, and one rounding to the dtype.

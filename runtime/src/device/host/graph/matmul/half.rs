@@ -21,6 +21,8 @@ pub(in super::super) trait Real:
     fn unpack(from: &[Self], to: &mut [f32]);
     /// Rounds a line of numbers.
     fn pack(from: &[f32], to: &mut [Self]);
+    /// Rounds numbers to the type's precision.
+    fn round(values: &mut [f32]);
 }
 
 impl Real for f32 {
@@ -36,6 +38,7 @@ impl Real for f32 {
     fn pack(from: &[f32], to: &mut [Self]) {
         to.copy_from_slice(from);
     }
+    fn round(_: &mut [f32]) {}
 }
 
 impl Real for f16 {
@@ -56,6 +59,16 @@ impl Real for f16 {
     fn pack(from: &[f32], to: &mut [Self]) {
         to.convert_from_f32_slice(from);
     }
+    fn round(values: &mut [f32]) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("f16c") && is_x86_feature_detected!("avx") {
+            // SAFETY: the processor has the features.
+            return unsafe { round_f16c(values) };
+        }
+        for value in values {
+            *value = f16::from_f32(*value).to_f32();
+        }
+    }
 }
 
 impl Real for bf16 {
@@ -73,6 +86,16 @@ impl Real for bf16 {
     }
     fn pack(from: &[f32], to: &mut [Self]) {
         to.convert_from_f32_slice(from);
+    }
+    #[inline(always)]
+    fn round(values: &mut [f32]) {
+        for value in values {
+            // To nearest, ties to even, without a branch; a carry beyond the mantissa gives the
+            // next exponent, or infinity.
+            let bits = value.to_bits();
+            let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) & 0xFFFF_0000;
+            *value = if value.is_nan() { f32::NAN } else { f32::from_bits(rounded) };
+        }
     }
 }
 
@@ -95,6 +118,29 @@ fn unpack_f16c(from: &[f16], to: &mut [f32]) {
     }
     for (from, to) in from_rest.iter().zip(to_rest) {
         *to = from.to_f32();
+    }
+}
+
+/// Eight numbers to half precision and back, an instruction each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx,f16c")]
+fn round_f16c(values: &mut [f32]) {
+    use std::arch::x86_64::{
+        _MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps,
+        _mm256_storeu_ps,
+    };
+
+    let (eights, rest) = values.as_chunks_mut::<8>();
+    for eight in eights {
+        // SAFETY: an array of eight.
+        unsafe {
+            let exact = _mm256_loadu_ps(eight.as_ptr());
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(exact);
+            _mm256_storeu_ps(eight.as_mut_ptr(), _mm256_cvtph_ps(half));
+        }
+    }
+    for value in rest {
+        *value = f16::from_f32(*value).to_f32();
     }
 }
 
@@ -198,5 +244,33 @@ unsafe fn multiply<T: Real>(target: &Matrix, a: &Matrix, b: &Matrix, alpha: f32)
             gemm_f32(target, true, &a.matrix, &b.matrix, alpha);
             (a_values, b_values) = (a.values, b.values);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_that_of_a_conversion() {
+        let numbers: Vec<f32> = (0..1u32 << 16)
+            .flat_map(|high| {
+                [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF].map(|low| f32::from_bits(high << 16 | low))
+            })
+            // The same with the bits that half precision drops.
+            .flat_map(|n| [n, f32::from_bits(n.to_bits() & !0x1FFF | 0x1000)])
+            .collect();
+        fn check<T: Real>(numbers: &[f32]) {
+            let mut rounded = numbers.to_vec();
+            T::round(&mut rounded);
+            for (&number, &rounded) in numbers.iter().zip(&rounded) {
+                let expected = T::from_f32(number).to_f32();
+                let same = rounded.to_bits() == expected.to_bits();
+                assert!(same || rounded.is_nan() && expected.is_nan(), "{number}: {rounded}");
+            }
+        }
+        check::<f16>(&numbers);
+        check::<bf16>(&numbers);
+        check::<f32>(&numbers);
     }
 }

@@ -15,6 +15,8 @@ pub struct Weights {
     pub row_bytes: usize,
     pub row_groups: usize,
     pub group_size: usize,
+    /// Whether dequantised weights are rounded to the type of the scales.
+    pub rounded: bool,
 }
 
 impl Weights {
@@ -32,6 +34,7 @@ impl Weights {
                 scales: self.scales.slice(row * self.row_groups, self.row_groups),
                 zeros: self.zeros.slice(row * self.row_groups, self.row_groups),
                 group_size: self.group_size,
+                rounded: self.rounded,
             }
         }
     }
@@ -44,24 +47,26 @@ pub struct Row<'run, T> {
     scales: &'run [T],
     zeros: &'run [T],
     group_size: usize,
+    rounded: bool,
 }
 
 impl<T: Real> Row<'_, T> {
     /// The weights from `first` on: `to[i] = packed · scale + zero`.
     #[inline(always)]
-    pub fn dequantize<const BITS: usize>(&self, first: usize, mut to: &mut [f32]) {
-        let mut at = first;
-        let mut group = first / self.group_size;
+    pub fn dequantize<const BITS: usize>(&self, first: usize, to: &mut [f32]) {
+        let (mut done, mut group) = (0, first / self.group_size);
         // Weights of the first group that lie in this line; the others begin in it.
         let mut len = self.group_size - first % self.group_size;
-        while !to.is_empty() {
-            let (part, rest) = to.split_at_mut(len.min(to.len()));
+        while done < to.len() {
+            let end = done + len.min(to.len() - done);
             let (scale, zero) = (self.scales[group].to_f32(), self.zeros[group].to_f32());
-            dequantize::<BITS>(self.bytes, at, scale, zero, part);
-            at += part.len();
+            dequantize::<BITS>(self.bytes, first + done, scale, zero, &mut to[done..end]);
+            done = end;
             group += 1;
             len = self.group_size;
-            to = rest;
+        }
+        if self.rounded {
+            T::round(to);
         }
     }
 }
@@ -165,7 +170,7 @@ mod tests {
     fn known_bytes() {
         // torchao: the first weight of a pair is the low nibble.
         assert_eq!(eight::<4>(&[0x21, 0x43, 0x65, 0x87]), [1., 2., 3., 4., 5., 6., 7., 8.]);
-        assert_eq!(eight::<3>(&[0o210 & 0xff, 0xC6, 0xFA]), [0., 1., 2., 3., 4., 5., 6., 7.]);
+        assert_eq!(eight::<3>(&[0x88, 0xC6, 0xFA]), [0., 1., 2., 3., 4., 5., 6., 7.]);
         assert_eq!(eight::<1>(&[0b1000_0101]), [1., 0., 1., 0., 0., 0., 0., 1.]);
     }
 }
