@@ -54,8 +54,8 @@ Row<T> row_of_weights(device const uchar* weights, device const T* scales, devic
 }
 
 // A lane's share of the scalar product of a row of activations and a row of weights: of every 256
-// terms the lane has eight.
-template <typename T, uint BITS>
+// terms the lane has eight. ROUNDED: each weight is first rounded to T.
+template <typename T, uint BITS, bool ROUNDED>
 float share_of_product(device const T* activations, Row<T> row, constant Sizes& sizes, uint lane) {
   float sum = 0;
   const uint whole = sizes.terms / 8 * 8;
@@ -63,7 +63,7 @@ float share_of_product(device const T* activations, Row<T> row, constant Sizes& 
     float weights[8];
     eight_weights<BITS>(row.packed + ulong(first / 8) * BITS, weights);
     const uint group = first / sizes.group_size;
-    if (sizes.group_size % 8 == 0) {
+    if (!ROUNDED && sizes.group_size % 8 == 0) {
       float product = 0, total = 0;
       for (uint i = 0; i < 8; i++) {
         const float activation = float(activations[first + i]);
@@ -76,15 +76,16 @@ float share_of_product(device const T* activations, Row<T> row, constant Sizes& 
         const uint group_of_term = (first + i) / sizes.group_size;
         const float scale = float(row.scales[group_of_term]);
         const float zero = float(row.zeros[group_of_term]);
-        sum += float(activations[first + i]) * (weights[i] * scale + zero);
+        const float weight = weights[i] * scale + zero;
+        sum += float(activations[first + i]) * (ROUNDED ? float(T(weight)) : weight);
       }
     }
   }
   for (uint term = whole + lane; term < sizes.terms; term += 32) {
     const uint group = term / sizes.group_size;
-    const float weight = one_weight<BITS>(row.packed, term);
     const float scale = float(row.scales[group]), zero = float(row.zeros[group]);
-    sum += float(activations[term]) * (weight * scale + zero);
+    const float weight = one_weight<BITS>(row.packed, term) * scale + zero;
+    sum += float(activations[term]) * (ROUNDED ? float(T(weight)) : weight);
   }
   return sum;
 }
@@ -93,7 +94,7 @@ float share_of_product(device const T* activations, Row<T> row, constant Sizes& 
 constant constexpr uint COLUMNS = 4;
 
 // Some columns of one row of the result. `first_row` is the expert's first row of weights.
-template <typename T, uint BITS>
+template <typename T, uint BITS, bool ROUNDED>
 void columns_of_row(device T* out, device const T* activations, device const uchar* weights,
                     device const T* scales, device const T* zeros, constant Sizes& sizes,
                     ulong row, ulong first_row, uint first_column, uint lane) {
@@ -101,8 +102,8 @@ void columns_of_row(device T* out, device const T* activations, device const uch
     const uint column = first_column + i;
     const Row<T> of_column =
         row_of_weights<T>(weights, scales, zeros, sizes, first_row + column);
-    const float sum = simd_sum(share_of_product<T, BITS>(activations + row * sizes.terms,
-                                                         of_column, sizes, lane));
+    const float sum = simd_sum(share_of_product<T, BITS, ROUNDED>(
+        activations + row * sizes.terms, of_column, sizes, lane));
     if (lane == 0) out[row * sizes.columns + column] = T(sum);
   }
 }
@@ -119,11 +120,12 @@ kernel void quantized_rows(device T* out [[buffer(0)]],
                            uint simdgroup [[simdgroup_index_in_threadgroup]],
                            uint lane [[thread_index_in_simdgroup]]) {
   const uint first_column = (group.x * 2 + simdgroup) * COLUMNS;
-  columns_of_row<T, BITS>(out, activations, weights, scales, zeros, sizes, group.y, 0,
-                          first_column, lane);
+  columns_of_row<T, BITS, false>(out, activations, weights, scales, zeros, sizes, group.y, 0,
+                                 first_column, lane);
 }
 
-// Rows that have an expert each. Threadgroups: (columns / 8, rows) of (32, 2) threads.
+// Rows that have an expert each. The operator is defined over dequantised weights of type T, so
+// they are rounded. Threadgroups: (columns / 8, rows) of (32, 2) threads.
 template <typename T, typename Index>
 kernel void quantized_gather(device T* out [[buffer(0)]],
                              device const T* activations [[buffer(1)]],
@@ -144,8 +146,8 @@ kernel void quantized_gather(device T* out [[buffer(0)]],
       out[ulong(group.y) * sizes.columns + first_column + i] = T(NAN);
     return;
   }
-  columns_of_row<T, 4>(out, activations, weights, scales, zeros, sizes, group.y,
-                       ulong(expert) * sizes.columns, first_column, lane);
+  columns_of_row<T, 4, true>(out, activations, weights, scales, zeros, sizes, group.y,
+                             ulong(expert) * sizes.columns, first_column, lane);
 }
 
 // Rows, columns and terms of a tile: each thread loads eight terms of both factors.

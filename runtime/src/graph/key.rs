@@ -89,7 +89,8 @@ pub enum GraphOp {
         /// Weights that share a scale and a zero.
         group_size: i64,
     },
-    /// `out[p, n] = Σ_k x[p, k] · w[expert(p), n, k]` with weights of 4 bits as above; operands
+    /// `out[p, n] = Σ_k x[p, k] · w[expert(p), n, k]` with weights of 4 bits as above, each
+    /// rounded to the dtype of the scales; operands
     /// out, x `[P, K]`, packed weights `[E, N, bytes]`, scales and zeros `[E, N, groups]`,
     /// experts `[P]` (int32 or int64), all contiguous.
     GatherQmv {

@@ -292,6 +292,15 @@ pub(super) mod testing {
         }
     }
 
+    /// The number of `dtype` nearest to `value`.
+    fn rounded(dtype: DType, value: f32) -> f64 {
+        match dtype {
+            DType::F16 => half::f16::from_f32(value).to_f64(),
+            DType::Bf16 => half::bf16::from_f32(value).to_f64(),
+            _ => value.into(),
+        }
+    }
+
     /// Terms that fill whole bytes come in multiples of this.
     pub fn unit(bits: u8) -> i64 {
         match bits {
@@ -389,7 +398,13 @@ pub(super) mod testing {
                     let group = column * groups + (term as i64 / self.group_size) as usize;
                     let number = f64::from(self.numbers[column * terms + term]);
                     let a = activations[row * terms + term];
-                    sum += a * (number * scales[group] + zeros[group]);
+                    let mut weight = number * scales[group] + zeros[group];
+                    if self.sizes.len() == 3 {
+                        // The weights of experts are rounded, from float32, to their dtype.
+                        let (scale, zero) = (scales[group] as f32, zeros[group] as f32);
+                        weight = rounded(self.scales.dtype(), number as f32 * scale + zero);
+                    }
+                    sum += a * weight;
                     magnitude += (a * number * scales[group]).abs() + (a * zeros[group]).abs();
                 }
                 // Sums in float32, in any order, and one rounding to the dtype.

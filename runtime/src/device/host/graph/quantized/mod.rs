@@ -3,7 +3,8 @@
 //! The weights are used as they lie. For a few rows of activations - a model that generates
 //! tokens - a line of weights is dequantised in the first level cache and used by all rows at
 //! once: the packed weights are all that is read from memory. For many rows blocks of weights are
-//! dequantised for `gemm`. Everything is computed in float32 and rounded once.
+//! dequantised for `gemm`. Everything is computed in float32 and rounded once, but for the weights
+//! of `gather_qmv`, which its definition rounds to their scales' dtype.
 
 mod product;
 mod rows;
@@ -31,9 +32,9 @@ use crate::tensor::DType;
 /// # Errors
 /// A dtype or a width has no product, or an operand is not contiguous.
 pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
-    let (bits, group_size) = match key.op {
-        GraphOp::LinearNbit { bits, group_size } => (bits, group_size),
-        GraphOp::GatherQmv { group_size } => (4, group_size),
+    let (bits, group_size, rounded) = match key.op {
+        GraphOp::LinearNbit { bits, group_size } => (bits, group_size, false),
+        GraphOp::GatherQmv { group_size } => (4, group_size, true),
         _ => return Err(err!(Internal, "{} has no quantised weights", key.op)),
     };
     if key.operands.iter().any(|operand| operand.strides != StrideClass::Contiguous) {
@@ -50,7 +51,7 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
         err!(Unsupported, "{} is not defined for {dtype} and {bits} bits", key.op)
     })?;
     let group_size = usize::try_from(group_size).unwrap_or(usize::MAX);
-    Ok(Lowered::new(key.clone(), Quantized { bits: bits.into(), group_size, tile }))
+    Ok(Lowered::new(key.clone(), Quantized { bits: bits.into(), group_size, rounded, tile }))
 }
 
 /// Computes one tile of a [`Product`].
@@ -73,6 +74,7 @@ fn tile_of_width<T: Real>(bits: u8) -> Option<TileFn> {
 struct Quantized {
     bits: usize,
     group_size: usize,
+    rounded: bool,
     tile: TileFn,
 }
 
@@ -95,6 +97,7 @@ impl HostExecutable for Quantized {
                 row_bytes: weights.sizes[lead + 1] as usize,
                 row_groups: scales.sizes[lead + 1] as usize,
                 group_size: self.group_size,
+                rounded: self.rounded,
             },
             rows,
         };

@@ -15,6 +15,9 @@ pub struct Weights {
     pub row_bytes: usize,
     pub row_groups: usize,
     pub group_size: usize,
+    /// Whether each weight is rounded to the type of scales and zeros, as where an operator is
+    /// defined over dequantised weights of that type.
+    pub rounded: bool,
 }
 
 impl Weights {
@@ -32,6 +35,7 @@ impl Weights {
                 scales: self.scales.slice(row * self.row_groups, self.row_groups),
                 zeros: self.zeros.slice(row * self.row_groups, self.row_groups),
                 group_size: self.group_size,
+                rounded: self.rounded,
             }
         }
     }
@@ -44,12 +48,23 @@ pub struct Row<'run, T> {
     scales: &'run [T],
     zeros: &'run [T],
     group_size: usize,
+    rounded: bool,
 }
 
 impl<T: Real> Row<'_, T> {
     /// The weights from `first` on: `to[i] = packed · scale + zero`.
     #[inline(always)]
-    pub fn dequantize<const BITS: usize>(&self, first: usize, mut to: &mut [f32]) {
+    pub fn dequantize<const BITS: usize>(&self, first: usize, to: &mut [f32]) {
+        self.exactly::<BITS>(first, to);
+        if self.rounded {
+            for weight in to {
+                *weight = T::from_f32(*weight).to_f32();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn exactly<const BITS: usize>(&self, first: usize, mut to: &mut [f32]) {
         let mut at = first;
         let mut group = first / self.group_size;
         // Weights of the first group that lie in this line; the others begin in it.
