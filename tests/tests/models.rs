@@ -44,4 +44,5 @@ models! {
     add add_bfloat16 mm mm_weight_param mm_bfloat16 mlp linear_nobias linear_bias
     linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
     kv_cache sdpa_bfloat16 sdpa_block_causal tiny_llama
+    cnn conv_bn_relu conv1d_nobias_bfloat16
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use xshell::Shell;
 
 /// A program with its arguments, folder and changes to the environment.
 ///
@@ -65,19 +66,19 @@ impl Invocation {
         &self.program
     }
 
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.args);
+    fn command(&self) -> Result<Command> {
+        let shell = Shell::new().context("cannot tell the current folder")?;
         if let Some(cwd) = &self.cwd {
-            command.current_dir(cwd);
+            shell.change_dir(cwd);
         }
+        let mut command = shell.cmd(&self.program).args(&self.args);
         for (name, value) in &self.env {
-            match value {
+            command = match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command
+        Ok(command.into())
     }
 
     fn cannot_start(&self) -> String {
@@ -92,7 +93,7 @@ impl Invocation {
     /// fails is told by the status.
     pub fn run_lines(&self, mut on_line: impl FnMut(&str) -> Result<()>) -> Result<ExitStatus> {
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
-        let mut command = self.command();
+        let mut command = self.command()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn().with_context(|| self.cannot_start())?;
         // The command holds the pipe's writing ends: with them open the reader would never end.
@@ -116,7 +117,7 @@ impl Invocation {
     /// The program cannot be started, or it fails: with what it wrote to standard error.
     pub fn read(&self) -> Result<String> {
         let output =
-            self.command().stdin(Stdio::null()).output().with_context(|| self.cannot_start())?;
+            self.command()?.stdin(Stdio::null()).output().with_context(|| self.cannot_start())?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);
             bail!("`{self}` failed ({}):\n{}", status(output.status), errors.trim_end());
@@ -131,7 +132,7 @@ impl Invocation {
     pub fn exec(&self) -> Result<std::convert::Infallible> {
         use std::os::unix::process::CommandExt as _;
         std::io::stdout().flush()?;
-        let error = self.command().exec();
+        let error = self.command()?.exec();
         Err(error).with_context(|| self.cannot_start())
     }
 }

@@ -168,6 +168,9 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     }
 
     let runtime = open_runtime()?;
+    if arguments.stats {
+        runtime.enable_stats(true);
+    }
     let started = Instant::now();
     let module = runtime.load(&files.model, &arguments.data, LoadMode::Mmap)?;
     module.load_method(&method)?;

@@ -9,7 +9,7 @@
 //! be mapped read-only or be shared by several models. In the order of preference:
 //!
 //! 1. the blob's pages are mapped once more, copy on write: only pages that are written get a
-//!    copy ([`super::mapping`]);
+//!    copy (`mapping.rs`);
 //! 2. the blob is used where it lies, and those constants are replaced by private copies;
 //! 3. all is copied.
 

@@ -37,6 +37,24 @@ pub enum GraphOp {
         /// Whether there is a mask: bool, or float to add to the scores.
         mask: bool,
     },
+    /// Cross-correlation over one to three spatial dimensions:
+    /// `out[n, o, y] = bias[o] + Σ_c,k input[n, c, y · stride - padding + k · dilation] ·
+    /// weight[o, c, k]`, or its gradient; operands out `[n, o, …]`, input `[n, c, …]`, weight,
+    /// and bias `[o]` if there is one. Parameters are one a spatial dimension.
+    Convolution {
+        /// Input elements from a result to the next, or results from an input to the next.
+        stride: SmallVec<[i64; 3]>,
+        /// Zeros before the input, or results that are left out.
+        padding: SmallVec<[i64; 3]>,
+        /// Elements from a tap of the kernel to the next.
+        dilation: SmallVec<[i64; 3]>,
+        /// Whether it is the gradient: each input element is spread over `out` at
+        /// `y · stride - padding + k · dilation`, and the weight is `[c, o / groups, …]` instead of
+        /// `[o, c / groups, …]`. Padding of the output shows in the sizes of `out` only.
+        transposed: bool,
+        /// Channels are in this many groups that know nothing of each other.
+        groups: i64,
+    },
 }
 
 impl GraphOp {
@@ -48,6 +66,7 @@ impl GraphOp {
             GraphOp::Addmm { .. } => "addmm",
             GraphOp::Copy => "copy_",
             GraphOp::Attention { .. } => "scaled_dot_product_attention",
+            GraphOp::Convolution { .. } => "convolution",
         }
     }
 }

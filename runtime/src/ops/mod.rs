@@ -6,6 +6,7 @@
 mod addmm;
 pub mod attention;
 mod bmm;
+mod convolution;
 mod copy;
 mod fill;
 mod matmul;
@@ -18,6 +19,7 @@ pub(crate) mod testing;
 pub use addmm::addmm;
 pub use attention::attention;
 pub use bmm::bmm;
+pub use convolution::{Convolution, convolution};
 pub use copy::{broadcast_to, copy};
 pub use fill::zero;
 pub use mm::mm;

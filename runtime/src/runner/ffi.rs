@@ -128,6 +128,7 @@ api! {
     registered_backend: "etmetal_registered_backend", fn(usize) -> *const c_char;
     registration_error: "etmetal_registration_error", fn() -> *const c_char;
     stats_json: "etmetal_stats_json", fn(*mut c_char, usize) -> usize;
+    stats_enable: "etmetal_stats_enable", fn(bool);
 }
 
 fn missing(path: &Path, symbol: &str) -> Error {
@@ -146,6 +147,12 @@ impl Api {
         let library = unsafe { Library::new(path) }
             .map_err(|e| err!(NotFound, "cannot load {}: {e}", path.display()))?;
         Self::bind(library, path)
+    }
+
+    /// Finds the functions in the running program, which lies at `path`.
+    #[cfg(unix)]
+    pub fn of_this_program(path: &Path) -> Result<Self> {
+        Self::bind(libloading::os::unix::Library::this().into(), path)
     }
 
     /// The error of the call that returned `code`; `Ok` for 0.

@@ -102,6 +102,17 @@ impl Runtime {
         Ok(Self { api: Arc::new(Api::load(path)?), path: path.to_owned() })
     }
 
+    /// The runtime that is part of this program (the crate's feature `executorch`). The program
+    /// has to export `aoti_torch_*` and `etmetal_*`; see the crate's `examples/embed.rs`.
+    ///
+    /// # Errors
+    /// The program does not export the functions.
+    #[cfg(unix)]
+    pub fn of_this_program() -> Result<Self> {
+        let path = std::env::current_exe().unwrap_or_default();
+        Ok(Self { api: Arc::new(Api::of_this_program(&path)?), path })
+    }
+
     /// Where the library lies.
     pub fn path(&self) -> &Path {
         &self.path
@@ -126,6 +137,12 @@ impl Runtime {
     pub fn registration_error(&self) -> Option<String> {
         // SAFETY: the function takes nothing and returns a string that is never freed.
         Some(unsafe { text((self.api.registration_error)()) }).filter(|text| !text.is_empty())
+    }
+
+    /// Makes the delegate count and time what it does from now on, or no longer.
+    pub fn enable_stats(&self, on: bool) {
+        // SAFETY: the function takes a plain value.
+        unsafe { (self.api.stats_enable)(on) }
     }
 
     /// The delegate's statistics, as JSON.

@@ -80,6 +80,8 @@ mod tests {
         assert!(!second.is_finished(), "it waits while the first holds the lock");
         drop(first);
         drop(second.join().unwrap());
-        BuildLock::take(&state, |_| panic!("nobody holds it any more")).unwrap();
+        // It can be had again; perhaps after a moment, while a child that another test starts
+        // still has a copy of the file.
+        BuildLock::take(&state, |_| ()).unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod block;
+pub mod convolution;
 pub mod kernel;
 pub mod library;
 pub mod memory;

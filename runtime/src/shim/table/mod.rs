@@ -56,6 +56,7 @@ const FAMILIES: &[&[Symbol]] = &[
     scalars::SYMBOLS,
     mps::attention::SYMBOLS,
     mps::block::SYMBOLS,
+    mps::convolution::SYMBOLS,
     mps::kernel::SYMBOLS,
     mps::library::SYMBOLS,
     mps::memory::SYMBOLS,

@@ -1,6 +1,7 @@
 //! Op graphs on the host: each operator is lowered to code that runs on the thread pool.
 
 mod attention;
+mod convolution;
 mod copy;
 mod matmul;
 
@@ -34,6 +35,7 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
         GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
         GraphOp::Copy => copy::lower(key),
         GraphOp::Attention { .. } => attention::lower(key),
+        GraphOp::Convolution { .. } => convolution::lower(key),
     }
 }
 

@@ -19,6 +19,8 @@ pub(in super::super) trait Real:
     fn from_f32(value: f32) -> Self;
     /// Converts a line of numbers.
     fn unpack(from: &[Self], to: &mut [f32]);
+    /// Rounds a line of numbers.
+    fn pack(from: &[f32], to: &mut [Self]);
 }
 
 impl Real for f32 {
@@ -29,6 +31,9 @@ impl Real for f32 {
         value
     }
     fn unpack(from: &[Self], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+    fn pack(from: &[f32], to: &mut [Self]) {
         to.copy_from_slice(from);
     }
 }
@@ -48,6 +53,9 @@ impl Real for f16 {
         }
         from.convert_to_f32_slice(to);
     }
+    fn pack(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
+    }
 }
 
 impl Real for bf16 {
@@ -62,6 +70,9 @@ impl Real for bf16 {
         for (from, to) in from.iter().zip(to) {
             *to = f32::from_bits(u32::from(from.to_bits()) << 16);
         }
+    }
+    fn pack(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
     }
 }
 

@@ -1,0 +1,184 @@
+//! How the work of a convolution is shared out.
+
+use std::ops::Range;
+
+use super::lattice::Lattice;
+use super::{Geometry, Views};
+use crate::device::host::threads::Threads;
+
+/// How products are added to the sums of a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// By products of matrices.
+    Product,
+    /// One channel at a time, all pixels of the tile at once.
+    ByChannel,
+    /// One pixel at a time, all channels of the tile at once: depthwise, with channels together.
+    ByPixel,
+}
+
+/// Pixels of a tile, at most, and fewest that are worth a tile of their own.
+const MOST_PIXELS: usize = 256;
+const LEAST_PIXELS: usize = 64;
+/// Channels of a tile, at most, and fewest that are worth a tile of their own.
+const MOST_CHANNELS: usize = 512;
+const LEAST_CHANNELS: usize = 16;
+/// Channels of a group up to which gathering input elements does not pay.
+const FEW_CHANNELS: usize = 4;
+
+/// Multiplications below which waking a sleeping thread, or using one that is awake, costs more
+/// than it saves.
+const WORK_FOR_SLEEPING: usize = 1 << 20;
+const WORK_FOR_AWAKE: usize = 1 << 17;
+/// What a result costs beyond its multiplications, in these.
+const COST_OF_RESULT: usize = 8;
+
+/// The tiles of a convolution, numbered.
+#[derive(Debug)]
+pub struct Work {
+    pub method: Method,
+    /// Tiles that one thread takes at once.
+    pub chunk: usize,
+    lattices: Vec<Cut>,
+    /// Channels of one cut: those of a group, or all if groups are computed together.
+    channels: usize,
+    channels_of_tile: usize,
+    /// Cuts of that many channels.
+    groups: usize,
+}
+
+/// How one lattice is cut.
+#[derive(Debug)]
+struct Cut {
+    /// Tiles of the lattices before it.
+    before: usize,
+    image: usize,
+    images: usize,
+    /// Pixels of a tile if an image has more, else images of a tile.
+    pixels_of_tile: usize,
+    images_of_tile: usize,
+}
+
+impl Cut {
+    fn new(before: usize, lattice: &Lattice, most: usize) -> Cut {
+        let (image, images) = (lattice.image(), lattice.images());
+        let parts = image.div_ceil(most).max(1);
+        let pixels_of_tile = image.div_ceil(parts).next_multiple_of(16).min(image.max(1));
+        let images_of_tile =
+            if parts > 1 { 1 } else { (most / image.max(1)).clamp(1, images.max(1)) };
+        Cut { before, image, images, pixels_of_tile, images_of_tile }
+    }
+
+    fn tiles_of_image(&self) -> usize {
+        self.image.div_ceil(self.pixels_of_tile)
+    }
+
+    fn tiles(&self) -> usize {
+        self.tiles_of_image() * self.images.div_ceil(self.images_of_tile)
+    }
+
+    fn pixels(&self, tile: usize) -> Range<usize> {
+        let (images, part) = (tile / self.tiles_of_image(), tile % self.tiles_of_image());
+        let first = images * self.images_of_tile;
+        if self.images_of_tile > 1 {
+            let end = (first + self.images_of_tile).min(self.images);
+            return first * self.image..end * self.image;
+        }
+        let start = part * self.pixels_of_tile;
+        let end = (start + self.pixels_of_tile).min(self.image);
+        first * self.image + start..first * self.image + end
+    }
+}
+
+impl Work {
+    /// Chooses a method and cuts up the result.
+    pub fn new<T>(geometry: &Geometry, views: &Views<T>, threads: &Threads) -> Work {
+        let method = method(geometry, views);
+        let together = method == Method::ByPixel;
+        let (channels, groups) = if together {
+            (geometry.out_channels, 1)
+        } else {
+            (views.out_channels, geometry.groups)
+        };
+        let least = if threads.is_warm() { WORK_FOR_AWAKE } else { WORK_FOR_SLEEPING };
+        let cost_of = |lattice: &Lattice| {
+            let of_result = lattice.taps.len().saturating_mul(views.in_channels) + COST_OF_RESULT;
+            lattice.pixels().saturating_mul(geometry.out_channels).saturating_mul(of_result)
+        };
+        let cost = geometry.lattices.iter().map(cost_of).fold(1, usize::saturating_add);
+        // Several shares a thread, so that all end at about the same time.
+        let shares = (cost / least).min(4 * threads.count());
+        let (mut pixels_of_tile, mut channels_of_tile) =
+            (MOST_PIXELS, channels.clamp(1, MOST_CHANNELS));
+        loop {
+            let work =
+                Work::cut(geometry, method, [channels, groups], pixels_of_tile, channels_of_tile);
+            let tiles = work.tiles();
+            let (fewer_pixels, fewer_channels) =
+                (pixels_of_tile / 2, (channels_of_tile / 2).next_multiple_of(16));
+            if tiles < shares && fewer_pixels >= LEAST_PIXELS {
+                pixels_of_tile = fewer_pixels;
+            } else if tiles < shares
+                && fewer_channels >= LEAST_CHANNELS
+                && fewer_channels < channels_of_tile
+            {
+                channels_of_tile = fewer_channels;
+            } else {
+                return Work { chunk: least.div_ceil(cost.div_ceil(tiles.max(1))), ..work };
+            }
+        }
+    }
+
+    fn cut(
+        geometry: &Geometry,
+        method: Method,
+        [channels, groups]: [usize; 2],
+        pixels_of_tile: usize,
+        channels_of_tile: usize,
+    ) -> Work {
+        let mut work =
+            Work { method, chunk: 1, lattices: Vec::new(), channels, channels_of_tile, groups };
+        let mut before = 0;
+        for lattice in &geometry.lattices {
+            let cut = Cut::new(before, lattice, pixels_of_tile);
+            before += cut.tiles() * work.cuts_of_channels();
+            work.lattices.push(cut);
+        }
+        work
+    }
+
+    fn cuts_of_channels(&self) -> usize {
+        self.groups * self.channels.div_ceil(self.channels_of_tile)
+    }
+
+    /// Number of tiles.
+    pub fn tiles(&self) -> usize {
+        self.lattices.last().map_or(0, |cut| cut.before + cut.tiles() * self.cuts_of_channels())
+    }
+
+    /// Lattice, pixels and channels of a tile.
+    pub fn tile(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
+        let lattice = self.lattices.partition_point(|cut| cut.before <= index) - 1;
+        let cut = &self.lattices[lattice];
+        let index = index - cut.before;
+        let (pixels, part) = (index / self.cuts_of_channels(), index % self.cuts_of_channels());
+        let of_group = self.channels.div_ceil(self.channels_of_tile);
+        let (group, part) = (part / of_group, part % of_group);
+        let start = part * self.channels_of_tile;
+        let end = (start + self.channels_of_tile).min(self.channels);
+        let first = group * self.channels;
+        (lattice, cut.pixels(pixels), first + start..first + end)
+    }
+}
+
+fn method<T>(geometry: &Geometry, views: &Views<T>) -> Method {
+    let depthwise = views.in_channels == 1 && views.out_channels == 1 && geometry.groups > 1;
+    let pointwise = geometry.lattices.iter().all(|lattice| lattice.taps.len() <= 1);
+    if depthwise && views.in_channel == 1 {
+        Method::ByPixel
+    } else if views.out_channels <= FEW_CHANNELS && (depthwise || !pointwise) {
+        Method::ByChannel
+    } else {
+        Method::Product
+    }
+}
