@@ -72,6 +72,13 @@ size_t etmetal_stats_json(char* buffer, size_t capacity);
 /* Turns statistics on or off; they are off unless ETMETAL_STATS=1. */
 void etmetal_stats_enable(bool on);
 
+/* What is lent to models now, by which call, and what destroyed models left behind, as JSON;
+ * returns and writes as etmetal_stats_json does. */
+size_t etmetal_tracked_json(char* buffer, size_t capacity);
+
+/* Turns this tracking on or off; it is off unless ETMETAL_TRACK=1. */
+void etmetal_tracking_enable(bool on);
+
 #ifdef __cplusplus
 }
 #endif

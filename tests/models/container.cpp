@@ -8,6 +8,8 @@
 //   -DWEIGHT_BYTES=n  bytes of the one weight (a multiple of 64); 0 for none
 //   -DSCALE=2         the factor
 //   -DEXTRA=...       statements put at the start of the kernel
+//   -DLEAK            gives neither its memory nor its shader library back, and keeps a handle of
+//                     each input
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,6 +32,7 @@ int32_t aoti_torch_create_tensor_from_blob_v2(
     void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, Handle*,
     int32_t, const uint8_t*, int64_t);
 int32_t aoti_torch_delete_tensor_object(Handle);
+int32_t aoti_torch_new_tensor_handle(Handle, Handle*);
 int32_t aoti_torch_empty_strided(
     int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, Handle*);
 int32_t aoti_torch_dtype_float32();
@@ -76,7 +79,9 @@ struct Library {
     aoti_torch_mps_get_kernel_function(library, "generated_kernel", &kernel);
   }
   ~Library() {
+#ifndef LEAK
     if (library) aoti_torch_mps_delete_shader_library(library);
+#endif
   }
 };
 
@@ -94,7 +99,9 @@ struct Container {
   Handle weight = nullptr;
 
   ~Container() {
+#ifndef LEAK
     if (blob) aoti_torch_mps_free(blob);
+#endif
     if (weight) aoti_torch_delete_tensor_object(weight);
   }
 
@@ -114,6 +121,10 @@ struct Container {
 
   void run(Handle* inputs, Handle* outputs) {
     Handle input = inputs[0], output = nullptr;
+#ifdef LEAK
+    Handle kept = nullptr;
+    check(aoti_torch_new_tensor_handle(input, &kept), "aoti_torch_new_tensor_handle");
+#endif
     const int64_t sizes[] = {COUNT}, strides[] = {1};
     check(
         aoti_torch_empty_strided(

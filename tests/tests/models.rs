@@ -45,4 +45,7 @@ models! {
     linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
     kv_cache sdpa_bfloat16 sdpa_block_causal tiny_llama
     cnn conv_bn_relu conv1d_nobias_bfloat16
+    topk topk_idx
+    linear_bias_int4_bfloat16 linear_int4_qmv_impl_small_odd gather_qmv gather_qmv_bfloat16
+    gated_delta_rule gated_delta_rule_bfloat16
 }

@@ -2,6 +2,7 @@
 
 mod inputs;
 mod inspect;
+mod leftover;
 mod output;
 mod run;
 

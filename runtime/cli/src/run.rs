@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::inputs::{self, Files, Input};
+use crate::leftover::{self, Leftover};
 use crate::output::{self, Style, duration_text, error_text};
 
 /// Limits the threads of the host device.
@@ -71,6 +72,10 @@ pub struct Arguments {
     #[arg(long)]
     stats: bool,
 
+    /// Tell what the model has left behind once it is destroyed; anything is a failure
+    #[arg(long)]
+    track: bool,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -94,6 +99,9 @@ struct Report {
     run_seconds: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stats: Option<serde_json::Value>,
+    /// What was lent to the model and not given back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_behind: Option<Vec<Leftover>>,
 }
 
 #[derive(Serialize)]
@@ -154,7 +162,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     } else {
         output::print(report.text(Style::of(&std::io::stdout())).trim_end());
     }
-    Ok(if report.pass == Some(false) { Outcome::Failure } else { Outcome::Success })
+    let leaks = report.left_behind.as_ref().is_some_and(|left| !left.is_empty());
+    let failed = report.pass == Some(false) || leaks;
+    Ok(if failed { Outcome::Failure } else { Outcome::Success })
 }
 
 /// Does everything: checks what can be checked first, then loads, runs and compares.
@@ -171,6 +181,9 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     if arguments.stats {
         runtime.enable_stats(true);
     }
+    if arguments.track {
+        runtime.enable_tracking(true);
+    }
     let started = Instant::now();
     let module = runtime.load(&files.model, &arguments.data, LoadMode::Mmap)?;
     module.load_method(&method)?;
@@ -185,6 +198,8 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     let outputs = report_outputs(&outputs, &expected, arguments)?;
     let compared = || outputs.iter().filter_map(|o| o.comparison.as_ref());
     let stats = arguments.stats.then(|| serde_json::from_str(&runtime.stats_json()));
+    drop(module);
+    let left_behind = arguments.track.then(|| leftover::of(&runtime)).transpose()?;
     Ok(Report {
         model,
         method,
@@ -198,6 +213,7 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
         stats: stats
             .transpose()
             .map_err(|e| Error::Internal(format!("the statistics are no JSON: {e}")))?,
+        left_behind,
         outputs,
     })
 }
@@ -383,6 +399,9 @@ impl Report {
         line(&mut text, &self.times());
         if let Some(stats) = &self.stats {
             line(&mut text, &format!("stats  {stats:#}"));
+        }
+        if let Some(left) = &self.left_behind {
+            leftover::tell(&mut text, left, style);
         }
         let error = error_text(self.max_error.unwrap_or_default());
         line(

@@ -111,6 +111,23 @@ unsafe fn slice<'a, T>(pointer: *const T, len: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(pointer, len) }
 }
 
+/// Writes `text` and a NUL, at most `capacity` bytes of them; returns the bytes of the whole text
+/// without the NUL.
+///
+/// # Safety
+/// `buffer` is null or may be written for `capacity` bytes.
+pub(super) unsafe fn write_text(text: &str, buffer: *mut c_char, capacity: usize) -> usize {
+    if !buffer.is_null() && capacity > 0 {
+        let written = text.len().min(capacity - 1);
+        // SAFETY: `written` and a NUL fit into `capacity` bytes that the caller lets us write.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), written);
+            buffer.cast::<u8>().add(written).write(0);
+        }
+    }
+    text.len()
+}
+
 /// Runs the body of a C function; an error or a panic becomes a code, its text the thread's last
 /// error.
 fn call(what: &str, body: impl FnOnce() -> Result<()>) -> u32 {

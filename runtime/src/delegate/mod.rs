@@ -4,6 +4,7 @@ mod arguments;
 mod copy;
 pub mod ffi;
 pub mod stats;
+pub mod tracking;
 
 use crate::Result;
 use crate::container::{Container, ModelSource};

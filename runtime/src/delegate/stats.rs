@@ -209,15 +209,8 @@ pub extern "C" fn etmetal_stats_enable(on: bool) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etmetal_stats_json(buffer: *mut c_char, capacity: usize) -> usize {
     let text = std::panic::catch_unwind(|| json().to_string()).unwrap_or_default();
-    if !buffer.is_null() && capacity > 0 {
-        let written = text.len().min(capacity - 1);
-        // SAFETY: `written` and a NUL fit into `capacity` bytes that the caller lets us write.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), written);
-            buffer.cast::<u8>().add(written).write(0);
-        }
-    }
-    text.len()
+    // SAFETY: as the caller promises.
+    unsafe { super::ffi::write_text(&text, buffer, capacity) }
 }
 
 #[cfg(test)]

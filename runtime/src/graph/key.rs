@@ -55,6 +55,73 @@ pub enum GraphOp {
         /// Channels are in this many groups that know nothing of each other.
         groups: i64,
     },
+    /// `out = softmax(scale · query keyᵀ + mask) value`; operands out, query, key, value, then the
+    /// weights (the softmax) and the mask if they are there; `[batch, heads, rows, columns]` each.
+    /// Heads of key and value are shared by groups of query heads. A row that is masked all over
+    /// has weights of 0.
+    Attention {
+        /// `f32::to_bits` of the scale.
+        scale: u32,
+        /// Query `i` attends to keys `0..=i` only.
+        causal: bool,
+        /// Whether the weights are a second result.
+        weights: bool,
+        /// Whether there is a mask: bool, or float to add to the scores.
+        mask: bool,
+    },
+    /// The first elements of each row along a dimension in its order, and where in the row they
+    /// were (int64); operands values, indices, input. The row of a result is as long as its size
+    /// along the dimension says. NaN counts as greater than all numbers, 0 as equal to -0, and of
+    /// equal elements the one with the lower index comes first.
+    TopK {
+        /// The dimension.
+        dim: usize,
+        /// Whether the greatest come first, else the least.
+        largest: bool,
+    },
+    /// The same for whole rows.
+    Sort {
+        /// The dimension.
+        dim: usize,
+        /// Whether the greatest come first, else the least.
+        descending: bool,
+    },
+    /// What comes of all elements of a row up to each one; operands out, input of the same sizes
+    /// and dtype. Half types accumulate in float32 at least and round each result; integers wrap.
+    Cumulative {
+        /// What is done with the elements.
+        scan: Scan,
+        /// The dimension.
+        dim: usize,
+    },
+    /// `out[m, n] = Σ_k a[m, k] · w[n, k]` with `w` in groups of weights of a few bits; operands
+    /// out, a `[M, K]`, packed weights `[N, bytes]`, scales and zeros `[N, groups]`, all
+    /// contiguous. What the packing is, says [`crate::ops::quantized`].
+    LinearNbit {
+        /// Bits of a weight, 1 to 7.
+        bits: u8,
+        /// Weights that share a scale and a zero.
+        group_size: i64,
+    },
+    /// `out[p, n] = Σ_k x[p, k] · w[expert(p), n, k]` with weights of 4 bits as above; operands
+    /// out, x `[P, K]`, packed weights `[E, N, bytes]`, scales and zeros `[E, N, groups]`,
+    /// experts `[P]` (int32 or int64), all contiguous.
+    GatherQmv {
+        /// Weights that share a scale and a zero.
+        group_size: i64,
+    },
+    /// The gated delta rule; operands y, q, k, v, g, beta, state, all contiguous. The state is
+    /// read *and written*; it shares no memory with the others.
+    GatedDeltaRule,
+}
+
+/// What [`GraphOp::Cumulative`] does with the elements of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Adds them.
+    Sum,
+    /// Multiplies them.
+    Product,
 }
 
 impl GraphOp {
@@ -67,6 +134,19 @@ impl GraphOp {
             GraphOp::Copy => "copy_",
             GraphOp::Attention { .. } => "scaled_dot_product_attention",
             GraphOp::Convolution { .. } => "convolution",
+            GraphOp::TopK { .. } => "topk",
+            GraphOp::Sort { .. } => "sort",
+            GraphOp::Cumulative { scan: Scan::Sum, .. } => "cumsum",
+            GraphOp::Cumulative { scan: Scan::Product, .. } => "cumprod",
+            GraphOp::LinearNbit { bits: 1, .. } => "_linear_fp_act_1bit_weight",
+            GraphOp::LinearNbit { bits: 2, .. } => "_linear_fp_act_2bit_weight",
+            GraphOp::LinearNbit { bits: 3, .. } => "_linear_fp_act_3bit_weight",
+            GraphOp::LinearNbit { bits: 4, .. } => "_linear_fp_act_4bit_weight",
+            GraphOp::LinearNbit { bits: 5, .. } => "_linear_fp_act_5bit_weight",
+            GraphOp::LinearNbit { bits: 6, .. } => "_linear_fp_act_6bit_weight",
+            GraphOp::LinearNbit { .. } => "_linear_fp_act_7bit_weight",
+            GraphOp::GatherQmv { .. } => "gather_qmv",
+            GraphOp::GatedDeltaRule => "gated_delta_rule",
         }
     }
 }
@@ -119,17 +199,17 @@ pub struct OperandKey {
 }
 
 /// What identifies an op graph: the operator, and of each operand the dtype, sizes and stride
-/// class. Output first, then inputs.
+/// class. Outputs first, then inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GraphKey {
     /// The operator and its scalars.
     pub op: GraphOp,
-    /// Output first, then inputs.
+    /// Outputs first, then inputs.
     pub operands: SmallVec<[OperandKey; 4]>,
 }
 
 impl GraphKey {
-    /// The key of `op` on these tensors, output first.
+    /// The key of `op` on these tensors, outputs first.
     pub fn new(op: GraphOp, operands: &[&Tensor]) -> Self {
         let operands = operands
             .iter()

@@ -10,9 +10,9 @@ use crate::stream::Stream;
 use crate::tensor::Tensor;
 
 pub use cache::{CAPACITY_VARIABLE, CacheStats, DEFAULT_CAPACITY, GraphCache};
-pub use key::{GraphKey, GraphOp, OperandKey, StrideClass};
+pub use key::{GraphKey, GraphOp, OperandKey, Scan, StrideClass};
 
-/// Encodes `op` on these tensors, output first, on `stream`.
+/// Encodes `op` on these tensors, outputs first, on `stream`.
 ///
 /// # Errors
 /// The device cannot lower it, or refuses the operands; the message names the op.

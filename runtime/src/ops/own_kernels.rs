@@ -77,8 +77,13 @@ macro_rules! source {
 /// Scaled dot product attention.
 pub static ATTENTION: Source = source!("attention");
 
+/// The kernels of `gated_delta_rule`.
+pub static GATED_DELTA_RULE: Source = source!("gated_delta_rule");
+/// The kernels of products with quantised weights.
+pub static QUANTIZED: Source = source!("quantized");
+
 /// All sources.
-pub static SOURCES: &[&Source] = &[&ATTENTION];
+pub static SOURCES: &[&Source] = &[&ATTENTION, &GATED_DELTA_RULE, &QUANTIZED];
 
 /// What carries out an operator that has kernels of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

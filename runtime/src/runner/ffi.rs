@@ -129,6 +129,8 @@ api! {
     registration_error: "etmetal_registration_error", fn() -> *const c_char;
     stats_json: "etmetal_stats_json", fn(*mut c_char, usize) -> usize;
     stats_enable: "etmetal_stats_enable", fn(bool);
+    tracked_json: "etmetal_tracked_json", fn(*mut c_char, usize) -> usize;
+    tracking_enable: "etmetal_tracking_enable", fn(bool);
 }
 
 fn missing(path: &Path, symbol: &str) -> Error {

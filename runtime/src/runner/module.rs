@@ -1,7 +1,7 @@
 //! Loading and running programs through the official runtime.
 
 use std::borrow::Cow;
-use std::ffi::{CString, OsStr, c_void};
+use std::ffi::{CString, OsStr, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -147,17 +147,20 @@ impl Runtime {
 
     /// The delegate's statistics, as JSON.
     pub fn stats_json(&self) -> String {
-        // Other threads may lengthen the text between asking for its length and reading it.
-        let mut buffer: Vec<u8> = vec![0; 4096];
-        loop {
-            // SAFETY: the function writes at most `len` bytes.
-            let needed = unsafe { (self.api.stats_json)(buffer.as_mut_ptr().cast(), buffer.len()) };
-            if needed < buffer.len() {
-                buffer.truncate(needed);
-                return String::from_utf8_lossy(&buffer).into_owned();
-            }
-            buffer.resize(needed + 1024, 0);
-        }
+        read_text(self.api.stats_json)
+    }
+
+    /// Makes the delegate note which call makes what it lends to models, and what models leave
+    /// behind when they are destroyed, from now on or no longer.
+    pub fn enable_tracking(&self, on: bool) {
+        // SAFETY: the function takes a plain value.
+        unsafe { (self.api.tracking_enable)(on) }
+    }
+
+    /// What is lent to models now (`live`), and what destroyed ones left behind (`left_behind`),
+    /// as JSON.
+    pub fn tracked_json(&self) -> String {
+        read_text(self.api.tracked_json)
     }
 
     /// Loads a program; `data` are the `.ptd` files of a program without weights of its own.
@@ -183,6 +186,21 @@ impl Runtime {
         let handle = NonNull::new(handle)
             .ok_or_else(|| err!(Internal, "loading {} gave no module", path.display()))?;
         Ok(Module { api: self.api.clone(), handle, executing: Mutex::new(()) })
+    }
+}
+
+/// The text of a C function that writes as much of it as fits, and returns how long it is.
+fn read_text(function: unsafe extern "C" fn(*mut c_char, usize) -> usize) -> String {
+    // Other threads may lengthen the text between asking for its length and reading it.
+    let mut buffer: Vec<u8> = vec![0; 4096];
+    loop {
+        // SAFETY: the function writes at most `len` bytes.
+        let needed = unsafe { function(buffer.as_mut_ptr().cast(), buffer.len()) };
+        if needed < buffer.len() {
+            buffer.truncate(needed);
+            return String::from_utf8_lossy(&buffer).into_owned();
+        }
+        buffer.resize(needed + 1024, 0);
     }
 }
 

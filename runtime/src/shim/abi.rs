@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::context;
 use super::last_error::set_last_error;
+use super::tracking;
 use crate::error::err;
 use crate::{Error, Result};
 
@@ -111,11 +112,13 @@ impl<T> In<T> {
     }
 
     /// What it points to; `None` if it is null, which is how C leaves out an optional value.
+    /// The only element of an argument that may be left out: nothing if it is null.
     pub fn optional(self) -> Option<T>
     where
         T: Copy,
     {
         // SAFETY: not null, so C promises one readable element for the length of the call.
+        // SAFETY: C promises that what is not null can be read.
         (!self.0.is_null()).then(|| unsafe { self.0.read() })
     }
 
@@ -174,8 +177,8 @@ thread_local! {
 /// Runs the body of the C function `name`. An error or a panic becomes a status; its text is the
 /// thread's last error, and the first one of a model's run is kept for the model's caller,
 /// because generated code does not look at every status.
-pub fn call(name: &str, body: impl FnOnce() -> Result<()>) -> Status {
-    match run(body) {
+pub fn call(name: &'static str, body: impl FnOnce() -> Result<()>) -> Status {
+    match tracking::during(name, || run(body)) {
         Ok(()) => SUCCESS,
         Err(error) => {
             fail(error.context(name));
@@ -185,8 +188,8 @@ pub fn call(name: &str, body: impl FnOnce() -> Result<()>) -> Status {
 }
 
 /// The same for a function that returns a value and cannot fail in C's eyes.
-pub fn value<T>(name: &str, fallback: T, body: impl FnOnce() -> Result<T>) -> T {
-    run(body).unwrap_or_else(|error| {
+pub fn value<T>(name: &'static str, fallback: T, body: impl FnOnce() -> Result<T>) -> T {
+    tracking::during(name, || run(body)).unwrap_or_else(|error| {
         fail(error.context(name));
         fallback
     })

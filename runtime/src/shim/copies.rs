@@ -1,9 +1,5 @@
 //! Copies and clones.
 
-use std::cmp::Ordering;
-
-use smallvec::SmallVec;
-
 use super::abi::{Out, c_functions};
 use super::context::lend;
 use super::registry::tensor;
@@ -29,7 +25,7 @@ c_functions! {
     fn aoti_torch_clone(source: RawHandle, ret: Out<RawHandle>) {
         ret.check("ret")?;
         let source = tensor(source)?;
-        let layout = dense_like(source.layout())?;
+        let layout = source.layout().dense_like()?;
         let clone = Tensor::empty(source.storage().device(), source.dtype(), layout)?
             .placed(source.placement());
         copy(&clone, &source, false)?;
@@ -68,50 +64,6 @@ fn copy(dst: &Tensor, src: &Tensor, non_blocking: bool) -> Result<()> {
     if on_cpu && !non_blocking { stream.commit_and_wait() } else { Ok(()) }
 }
 
-/// The dense layout of the same sizes that a clone has (`c10::MemoryFormat::Preserve`).
-fn dense_like(layout: &Layout) -> Result<Layout> {
-    if layout.is_dense() {
-        return Ok(layout.clone());
-    }
-    // From the dimension with the smallest stride outwards, sorted as PyTorch's
-    // `infer_dense_strides` does: a repeated dimension (stride 0) compares as equal to all, so
-    // the order is no total one and the very steps of the sort matter.
-    let mut order: SmallVec<[usize; 6]> = (0..layout.dim()).rev().collect();
-    for i in 1..order.len() {
-        let mut moving = i;
-        for other in (0..i).rev() {
-            match compare_dimensions(layout, order[other], order[moving]) {
-                Ordering::Greater => {
-                    order.swap(other, moving);
-                    moving = other;
-                }
-                Ordering::Less => break,
-                Ordering::Equal => {}
-            }
-        }
-    }
-    let mut strides = SmallVec::<[i64; 6]>::from_elem(1, layout.dim());
-    let mut next = 1;
-    for d in order {
-        strides[d] = next;
-        next *= layout.sizes[d].max(1);
-    }
-    Layout::new(&layout.sizes, &strides)
-}
-
-/// Which dimension lies further inside; `Equal` if there is no telling.
-fn compare_dimensions(layout: &Layout, a: usize, b: usize) -> Ordering {
-    let (stride_a, stride_b) = (layout.strides[a], layout.strides[b]);
-    if stride_a == 0 || stride_b == 0 {
-        return Ordering::Equal;
-    }
-    stride_a.cmp(&stride_b).then(if layout.sizes[a] > layout.sizes[b] {
-        Ordering::Greater
-    } else {
-        Ordering::Equal
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,24 +79,6 @@ mod tests {
     fn layout_of(handle: RawHandle) -> (Vec<i64>, Vec<i64>) {
         let tensor = tensor(handle).unwrap();
         (tensor.sizes().to_vec(), tensor.strides().to_vec())
-    }
-
-    #[test]
-    fn clones_have_the_strides_that_pytorch_gives_them() {
-        // Expected strides: torch.empty(0).as_strided(sizes, strides).clone().stride()
-        let cases: [(&[i64], &[i64], &[i64]); 7] = [
-            (&[2, 3], &[3, 1], &[3, 1]),
-            (&[2, 3], &[1, 2], &[1, 2]),
-            (&[2, 3], &[8, 2], &[3, 1]),
-            (&[2, 3], &[2, 8], &[1, 2]),
-            (&[2, 3, 4], &[0, 4, 1], &[12, 4, 1]),
-            (&[4, 3], &[1, 0], &[3, 1]),
-            (&[5], &[3], &[1]),
-        ];
-        for (sizes, strides, expected) in cases {
-            let layout = Layout::new(sizes, strides).unwrap();
-            assert_eq!(dense_like(&layout).unwrap().strides.as_slice(), expected, "{strides:?}");
-        }
     }
 
     #[test]

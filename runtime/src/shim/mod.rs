@@ -12,6 +12,7 @@
 //! | [`mps`] | shader libraries, kernels, memory, matrix products |
 //! | [`context`] | which model is calling |
 //! | [`registry`] | everything lent to C, and whose it is |
+//! | [`tracking`] | which call lent it, and what models left behind |
 //! | [`abi`] [`last_error`] | the boundary itself |
 
 pub mod abi;
@@ -30,6 +31,7 @@ pub mod scalars;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod tracking;
 
 pub use last_error::set_last_error;
 pub use table::{address, symbols};

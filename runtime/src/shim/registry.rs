@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::tracking::{self, Kind, Record};
 use crate::Result;
 use crate::error::err;
 use crate::kernel::Kernel;
@@ -21,6 +22,11 @@ use crate::tensor::{HandleTable, RawHandle, Storage, Tensor};
 pub struct Owner(u64);
 
 impl Owner {
+    /// Its number, for people.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     /// A new one, unlike all others of the process.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -35,6 +41,7 @@ impl Owner {
 #[derive(Debug)]
 pub struct LentTensor {
     owner: Owner,
+    made_by: &'static str,
     tensor: Option<Arc<Tensor>>,
 }
 
@@ -42,6 +49,7 @@ pub struct LentTensor {
 #[derive(Debug)]
 pub struct LentLibrary {
     owner: Owner,
+    made_by: &'static str,
     library: Library,
     /// A kernel that is asked for again gets the same handle; deleting the library deletes them.
     kernels: Mutex<Vec<(String, RawHandle)>>,
@@ -58,6 +66,7 @@ struct LentKernel {
 #[derive(Debug, Clone)]
 pub struct Range {
     owner: Owner,
+    made_by: &'static str,
     /// Its memory.
     pub storage: Storage,
     /// Whether it is the offered weights of a model, and not memory of its own.
@@ -73,7 +82,7 @@ static RANGES: RwLock<BTreeMap<(usize, u64), Range>> = RwLock::new(BTreeMap::new
 
 /// Lends a tensor; `None` lends an undefined one.
 pub fn lend_tensor(owner: Owner, tensor: Option<Arc<Tensor>>) -> RawHandle {
-    TENSORS.insert(Arc::new(LentTensor { owner, tensor }))
+    TENSORS.insert(Arc::new(LentTensor { owner, made_by: tracking::current_call(), tensor }))
 }
 
 /// The tensor behind a handle.
@@ -113,8 +122,8 @@ pub fn delete_tensor(handle: RawHandle) -> Result<()> {
 /// # Errors
 /// The handle is not live.
 pub fn replace_tensor(handle: RawHandle, tensor: Option<Arc<Tensor>>) -> Result<()> {
-    let owner = TENSORS.get(handle)?.owner;
-    TENSORS.replace(handle, Arc::new(LentTensor { owner, tensor })).map(drop)
+    let LentTensor { owner, made_by, .. } = *TENSORS.get(handle)?;
+    TENSORS.replace(handle, Arc::new(LentTensor { owner, made_by, tensor })).map(drop)
 }
 
 fn defined(lent: Arc<LentTensor>) -> Result<Arc<Tensor>> {
@@ -125,7 +134,8 @@ fn defined(lent: Arc<LentTensor>) -> Result<Arc<Tensor>> {
 
 /// Lends a library.
 pub fn lend_library(owner: Owner, library: Library) -> RawHandle {
-    LIBRARIES.insert(Arc::new(LentLibrary { owner, library, kernels: Mutex::default() }))
+    let made_by = tracking::current_call();
+    LIBRARIES.insert(Arc::new(LentLibrary { owner, made_by, library, kernels: Mutex::default() }))
 }
 
 /// The handle of a kernel of a lent library. It lives as long as the library.
@@ -171,7 +181,8 @@ pub fn lend_range(owner: Owner, storage: Storage, is_weights: bool) -> *mut u8 {
     static SEQUENCE: AtomicU64 = AtomicU64::new(0);
     let address = storage.as_ptr();
     let key = (address as usize, SEQUENCE.fetch_add(1, Ordering::Relaxed));
-    RANGES.write().insert(key, Range { owner, storage, is_weights });
+    let range = Range { owner, made_by: tracking::current_call(), storage, is_weights };
+    RANGES.write().insert(key, range);
     address
 }
 
@@ -213,20 +224,66 @@ pub fn find_range(address: *const u8) -> Option<(Range, usize)> {
 
 /// Takes back everything lent on behalf of `owner`; says how many objects there were.
 pub fn release(owner: Owner) -> usize {
-    let kernels = KERNELS.remove_where(|lent| lent.owner == owner);
+    // Kernels belong to their library and are no leftovers of their own.
+    let _ = KERNELS.remove_where(|lent| lent.owner == owner);
     let libraries = LIBRARIES.remove_where(|lent| lent.owner == owner);
     let tensors = TENSORS.remove_where(|lent| lent.owner == owner);
-    let mut swept = Vec::new();
+    let mut ranges = Vec::new();
     RANGES.write().retain(|_, range| {
         let mine = range.owner == owner;
         if mine {
-            swept.push(range.storage.clone());
+            ranges.push(range.clone());
         }
         !mine
     });
-    // Kernels belong to their library and are no leftovers of their own.
-    let _ = kernels;
-    libraries + tensors + swept.len()
+    tracking::keep_left(records(&tensors, &libraries, &ranges));
+    libraries.len() + tensors.len() + ranges.len()
+}
+
+/// Everything that is lent now, of all models.
+pub fn live() -> Vec<Record> {
+    let ranges: Vec<Range> = RANGES.read().values().cloned().collect();
+    records(&TENSORS.values(), &LIBRARIES.values(), &ranges).collect()
+}
+
+fn records(
+    tensors: &[Arc<LentTensor>],
+    libraries: &[Arc<LentLibrary>],
+    ranges: &[Range],
+) -> impl Iterator<Item = Record> {
+    let tensors = tensors.iter().map(|lent| lent.record());
+    let libraries = libraries.iter().map(|lent| lent.record());
+    tensors.chain(libraries).chain(ranges.iter().map(Range::record))
+}
+
+impl LentTensor {
+    fn record(&self) -> Record {
+        let tensor = self.tensor.as_deref();
+        Record {
+            bytes: tensor.map_or(0, |t| t.layout().extent() * t.dtype().size()),
+            dtype: tensor.map(Tensor::dtype),
+            sizes: tensor.map_or_else(Vec::new, |t| t.sizes().to_vec()),
+            ..blank(Kind::Tensor, self.owner, self.made_by)
+        }
+    }
+}
+
+impl LentLibrary {
+    fn record(&self) -> Record {
+        let label = Some(self.library.label().to_owned());
+        Record { label, ..blank(Kind::Library, self.owner, self.made_by) }
+    }
+}
+
+impl Range {
+    fn record(&self) -> Record {
+        let bytes = self.storage.len();
+        Record { bytes, ..blank(Kind::Memory, self.owner, self.made_by) }
+    }
+}
+
+fn blank(kind: Kind, owner: Owner, made_by: &'static str) -> Record {
+    Record { kind, owner, made_by, bytes: 0, dtype: None, sizes: Vec::new(), label: None }
 }
 
 /// Objects lent to C now, of all models.

@@ -147,8 +147,8 @@ impl<T: ?Sized> HandleTable<T> {
         Ok(entries.slots[index].value.replace(value).expect("checked by find"))
     }
 
-    /// Takes back every object for which `mine` is true, and says how many there were.
-    pub fn remove_where(&self, mine: impl Fn(&T) -> bool) -> usize {
+    /// Takes back every object for which `mine` is true, and gives them.
+    pub fn remove_where(&self, mine: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut removed = Vec::new();
         let mut entries = self.entries.write();
         let Entries { slots, free } = &mut *entries;
@@ -159,9 +159,13 @@ impl<T: ?Sized> HandleTable<T> {
                 free.push(index);
             }
         }
-        // Objects are dropped without the lock: their drop may call back into the table.
-        drop(entries);
-        removed.len()
+        // The caller drops them, without the lock: their drop may call back into the table.
+        removed
+    }
+
+    /// The live objects.
+    pub fn values(&self) -> Vec<Arc<T>> {
+        self.entries.read().slots.iter().filter_map(|slot| slot.value.clone()).collect()
     }
 
     /// Live objects.
@@ -240,8 +244,10 @@ mod tests {
     fn sweeping_takes_only_what_is_asked() {
         let table = HandleTable::new(1, "thing");
         let handles: Vec<_> = (0..10).map(|i| table.insert(Arc::new(i))).collect();
-        assert_eq!(table.remove_where(|&v| v % 2 == 0), 5);
+        assert_eq!(table.remove_where(|&v| v % 2 == 0).len(), 5);
         assert!(table.get(handles[0]).is_err());
         assert_eq!(*table.get(handles[1]).unwrap(), 1);
+        let rest: Vec<_> = table.values().iter().map(|value| **value).collect();
+        assert_eq!(rest, [1, 3, 5, 7, 9]);
     }
 }

@@ -1,5 +1,6 @@
 //! Tensors: dtypes, storages, true views, and the table that lends handles to C.
 
+mod dense;
 mod dtype;
 mod handle;
 mod storage;

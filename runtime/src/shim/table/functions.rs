@@ -1,7 +1,7 @@
 //! The list itself.
 
 use super::Function;
-use super::Status::{self, Implemented, NotApplicable, Planned};
+use super::Status::{self, Implemented, NotApplicable};
 
 const COMPLEX: Status = NotApplicable("Metal tensors are not complex");
 const CPU_OPERATOR: Status = NotApplicable("an operator of CPU models");
@@ -260,16 +260,20 @@ pub const FUNCTIONS: &[Function] = &[
     row("AOTITorchError aoti_torch_mps_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1, AtenTensorHandle mat2, double beta, double alpha)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_bmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* bias, const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_, const int64_t* dilation, int64_t dilation_len_, int32_t transposed, const int64_t* output_padding, int64_t output_padding_len_, int64_t groups, AtenTensorHandle* ret0)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps_cumprod(AtenTensorHandle self, int64_t dim, int32_t* dtype, AtenTensorHandle* ret0)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps_cumsum(AtenTensorHandle self, int64_t dim, int32_t* dtype, AtenTensorHandle* ret0)", "2.9", Implemented),
     row("AOTITorchError aoti_torch_mps_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2)", "2.9", Implemented),
-    row("AOTITorchError aoti_torch_mps_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t sorted, AtenTensorHandle* ret0, AtenTensorHandle* ret1)", "2.9", Planned),
+    row("AOTITorchError aoti_torch_mps_sort(AtenTensorHandle self, int64_t dim, int32_t descending, AtenTensorHandle* ret0, AtenTensorHandle* ret1)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps_sort_stable(AtenTensorHandle self, int32_t* stable, int64_t dim, int32_t descending, AtenTensorHandle* ret0, AtenTensorHandle* ret1)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t sorted, AtenTensorHandle* ret0, AtenTensorHandle* ret1)", "2.9", Implemented),
     // declared by each model's generated code
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_1bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_2bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_3bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_4bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_5bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_6bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps__linear_fp_act_7bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps_gather_qmv(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle ExpertIndices, int64_t group_size, AtenTensorHandle* ret)", "2.9", Planned),
-    row("AOTITorchError aoti_torch_mps_gated_delta_rule(AtenTensorHandle Q, AtenTensorHandle K, AtenTensorHandle V, AtenTensorHandle G, AtenTensorHandle Beta, AtenTensorHandle StateIn, AtenTensorHandle* retY)", "2.9", Planned),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_1bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_2bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_3bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_4bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_5bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_6bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps__linear_fp_act_7bit_weight(AtenTensorHandle A, AtenTensorHandle B, int64_t group_size, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps_gather_qmv(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle S, AtenTensorHandle Z, AtenTensorHandle ExpertIndices, int64_t group_size, AtenTensorHandle* ret)", "2.9", Implemented),
+    row("AOTITorchError aoti_torch_mps_gated_delta_rule(AtenTensorHandle Q, AtenTensorHandle K, AtenTensorHandle V, AtenTensorHandle G, AtenTensorHandle Beta, AtenTensorHandle StateIn, AtenTensorHandle* retY)", "2.9", Implemented),
 ];

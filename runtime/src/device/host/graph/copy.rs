@@ -35,17 +35,18 @@ impl HostExecutable for Copy {
     }
 }
 
-fn address(operand: &Operand) -> Address {
+/// The address of an operand's first element.
+pub(super) fn address(operand: &Operand) -> Address {
     // SAFETY: the operand lies inside its buffer, as was checked before the run.
     Address(unsafe { operand.buffer.contents().add(operand.offset) })
 }
 
 /// An address that may cross threads: the elements behind it are written by one thread each.
 #[derive(Debug, Clone, Copy)]
-struct Address(*mut u8);
+pub(super) struct Address(*mut u8);
 
 impl Address {
-    fn get(self) -> *mut u8 {
+    pub(super) fn get(self) -> *mut u8 {
         self.0
     }
 }
@@ -393,7 +394,7 @@ float! {
 /// A `bool` as it lies in memory; any byte but 0 is true.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Truth(u8);
+pub(super) struct Truth(pub(super) u8);
 
 impl Number for Truth {
     const KIND: Kind = Kind::Integer;

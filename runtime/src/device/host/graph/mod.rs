@@ -3,7 +3,13 @@
 mod attention;
 mod convolution;
 mod copy;
+mod cumulative;
+mod floats;
+mod gated_delta_rule;
 mod matmul;
+mod quantized;
+mod rows;
+mod sort;
 
 use std::any::Any;
 use std::fmt;
@@ -18,8 +24,9 @@ use crate::graph::{GraphKey, GraphOp};
 
 /// What an op graph is lowered to.
 pub trait HostExecutable: Send + Sync + fmt::Debug {
-    /// Computes the output, operand 0, from the others; an op may have further outputs. The operands match the key that was
-    /// lowered in number, dtypes and sizes, and lie inside their buffers; strides are theirs.
+    /// Computes the outputs, which are the first operands, from the others, and updates those
+    /// that the op says it updates. The operands match the key that was lowered in number, dtypes
+    /// and sizes, and lie inside their buffers; strides are theirs.
     ///
     /// # Errors
     /// What the computation needs cannot be had.
@@ -36,6 +43,10 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
         GraphOp::Copy => copy::lower(key),
         GraphOp::Attention { .. } => attention::lower(key),
         GraphOp::Convolution { .. } => convolution::lower(key),
+        GraphOp::TopK { .. } | GraphOp::Sort { .. } => sort::lower(key),
+        GraphOp::Cumulative { .. } => cumulative::lower(key),
+        GraphOp::LinearNbit { .. } | GraphOp::GatherQmv { .. } => quantized::lower(key),
+        GraphOp::GatedDeltaRule => gated_delta_rule::lower(key),
     }
 }
 

@@ -5,10 +5,10 @@
 //! there, and are rounded once. Products of a few rows have code of their own. Integers wrap in
 //! their own type.
 
-mod float;
-mod half;
+pub(super) mod float;
+pub(super) mod half;
 mod integer;
-mod matrix;
+pub(super) mod matrix;
 pub(super) mod skinny;
 mod tiles;
 

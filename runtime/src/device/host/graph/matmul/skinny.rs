@@ -16,7 +16,7 @@ const MOST_ROWS: usize = 8;
 /// Terms or columns that are converted at once: all rows' shares stay in the first level cache.
 const BLOCK: usize = 512;
 /// Rows whose scalar products are computed together, so that a line is loaded once for all.
-const TOGETHER: usize = 4;
+pub(in crate::device::host::graph) const TOGETHER: usize = 4;
 
 /// Whether a product with this many rows is one of these: the lines of `b`, rows or columns, must
 /// lie densely, and there must be some.
@@ -147,7 +147,7 @@ fn add_multiple<S: Simd>(simd: S, sums: &mut [f32], factor: f32, line: &[f32]) {
 /// The scalar product of lines of equal length. Four sums side by side, so that additions need
 /// not wait for each other.
 #[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+pub(in crate::device::host::graph) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let (a, a_rest) = S::as_simd_f32s(a);
     let (b, b_rest) = S::as_simd_f32s(b);
     let (a_fours, a_ones) = a.as_chunks::<4>();
@@ -171,7 +171,11 @@ fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
 
 /// The scalar products of several lines with one.
 #[inline(always)]
-fn dot_together<S: Simd>(simd: S, a: [&[f32]; TOGETHER], b: &[f32]) -> [f32; TOGETHER] {
+pub(in crate::device::host::graph) fn dot_together<S: Simd>(
+    simd: S,
+    a: [&[f32]; TOGETHER],
+    b: &[f32],
+) -> [f32; TOGETHER] {
     let (b_vectors, b_rest) = S::as_simd_f32s(b);
     let [a0, a1, a2, a3] = a.map(|a| &S::as_simd_f32s(a).0[..b_vectors.len()]);
     let zero = simd.splat_f32s(0.0);
