@@ -1,6 +1,6 @@
 // Products with quantised weights. The packing: weights of BITS bits lie one after the other from
 // the lowest bit of a row's first byte on; each group of a row has a scale and a zero, and a
-// weight stands for packed * scale + zero. Sums accumulate in float and are rounded once.
+// weight stands for packed * scale + zero. Everything accumulates in float and is rounded once.
 // No thread reads or writes outside of the operands, whatever their sizes.
 #include <metal_simdgroup>
 #include <metal_simdgroup_matrix>
@@ -54,7 +54,7 @@ Row<T> row_of_weights(device const uchar* weights, device const T* scales, devic
 }
 
 // A lane's share of the scalar product of a row of activations and a row of weights: of every 256
-// terms the lane has eight. ROUNDED: each weight is rounded to T.
+// terms the lane has eight. ROUNDED: each weight is first rounded to T.
 template <typename T, uint BITS, bool ROUNDED>
 float share_of_product(device const T* activations, Row<T> row, constant Sizes& sizes, uint lane) {
   float sum = 0;
@@ -124,7 +124,8 @@ kernel void quantized_rows(device T* out [[buffer(0)]],
                                  first_column, lane);
 }
 
-// Rows that have an expert each. Threadgroups: (columns / 8, rows) of (32, 2) threads.
+// Rows that have an expert each. The operator is defined over dequantised weights of type T, so
+// they are rounded. Threadgroups: (columns / 8, rows) of (32, 2) threads.
 template <typename T, typename Index>
 kernel void quantized_gather(device T* out [[buffer(0)]],
                              device const T* activations [[buffer(1)]],
@@ -145,10 +146,8 @@ kernel void quantized_gather(device T* out [[buffer(0)]],
       out[ulong(group.y) * sizes.columns + first_column + i] = T(NAN);
     return;
   }
-  // Nothing is rounded away from float weights.
-  constexpr bool rounded = sizeof(T) != sizeof(float);
-  columns_of_row<T, 4, rounded>(out, activations, weights, scales, zeros, sizes, group.y,
-                                ulong(expert) * sizes.columns, first_column, lane);
+  columns_of_row<T, 4, true>(out, activations, weights, scales, zeros, sizes, group.y,
+                             ulong(expert) * sizes.columns, first_column, lane);
 }
 
 // Rows, columns and terms of a tile: each thread loads eight terms of both factors.

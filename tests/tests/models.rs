@@ -43,8 +43,8 @@ macro_rules! models {
 models! {
     add add_bfloat16 mm mm_weight_param mm_bfloat16 mlp linear_nobias linear_bias
     linear_bias_bfloat16 addmm layernorm reductions elementwise embedding argmax split_cat dyn_mlp
-    cnn conv_bn_relu conv1d_nobias_bfloat16
     kv_cache sdpa_bfloat16 sdpa_block_causal tiny_llama
+    cnn conv_bn_relu conv1d_nobias_bfloat16
     topk topk_idx
     linear_bias_int4_bfloat16 linear_int4_qmv_impl_small_odd gather_qmv gather_qmv_bfloat16
     gated_delta_rule gated_delta_rule_bfloat16

@@ -7,10 +7,13 @@ use parking_lot::Mutex;
 use super::Device;
 use crate::Result;
 
+/// A device and what belongs to it.
+type Entry<T> = (Weak<dyn Device>, Arc<T>);
+
 /// What is kept for each device that lives. Thread-safe.
 #[derive(Debug)]
 pub struct PerDevice<T> {
-    entries: Mutex<Vec<(Weak<dyn Device>, Arc<T>)>>,
+    entries: Mutex<Vec<Entry<T>>>,
 }
 
 impl<T> Default for PerDevice<T> {

@@ -23,6 +23,20 @@ pub enum GraphOp {
     /// `out = input`, converted to out's dtype; operands out, input of the same sizes (a
     /// broadcast input has strides of 0).
     Copy,
+    /// `out = softmax(scale · query keyᵀ + mask) value`; operands out, query, key, value, then the
+    /// weights (the softmax) and the mask if they are there; `[batch, heads, rows, columns]` each.
+    /// Heads of key and value are shared by groups of query heads. A row that is masked all over
+    /// has weights of 0.
+    Attention {
+        /// `f32::to_bits` of the scale.
+        scale: u32,
+        /// Query `i` attends to keys `0..=i` only.
+        causal: bool,
+        /// Whether the weights are a second result.
+        weights: bool,
+        /// Whether there is a mask: bool, or float to add to the scores.
+        mask: bool,
+    },
     /// Cross-correlation over one to three spatial dimensions:
     /// `out[n, o, y] = bias[o] + Σ_c,k input[n, c, y · stride - padding + k · dilation] ·
     /// weight[o, c, k]`, or its gradient; operands out `[n, o, …]`, input `[n, c, …]`, weight,
@@ -89,8 +103,9 @@ pub enum GraphOp {
         /// Weights that share a scale and a zero.
         group_size: i64,
     },
-    /// `out[p, n] = Σ_k x[p, k] · w[expert(p), n, k]` with weights of 4 bits as above, rounded to
-    /// the dtype of the scales; operands out, x `[P, K]`, packed weights `[E, N, bytes]`, scales and zeros `[E, N, groups]`,
+    /// `out[p, n] = Σ_k x[p, k] · w[expert(p), n, k]` with weights of 4 bits as above, each
+    /// rounded to the dtype of the scales; operands
+    /// out, x `[P, K]`, packed weights `[E, N, bytes]`, scales and zeros `[E, N, groups]`,
     /// experts `[P]` (int32 or int64), all contiguous.
     GatherQmv {
         /// Weights that share a scale and a zero.
@@ -118,8 +133,8 @@ impl GraphOp {
             GraphOp::Bmm => "bmm",
             GraphOp::Addmm { .. } => "addmm",
             GraphOp::Copy => "copy_",
-            GraphOp::Convolution { .. } => "convolution",
             GraphOp::Attention { .. } => "scaled_dot_product_attention",
+            GraphOp::Convolution { .. } => "convolution",
             GraphOp::TopK { .. } => "topk",
             GraphOp::Sort { .. } => "sort",
             GraphOp::Cumulative { scan: Scan::Sum, .. } => "cumsum",

@@ -117,7 +117,7 @@ mod tests {
             let out = linear_nbit_by(route, &stream, linear).unwrap();
             stream.commit_and_wait().unwrap();
             prop_assert_eq!(out.dtype(), dtype);
-            weights.check(&a, &out, |_| 0, false)?;
+            weights.check(&a, &out, |_| 0)?;
         }
         Ok(())
     }

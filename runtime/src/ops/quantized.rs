@@ -292,12 +292,12 @@ pub(super) mod testing {
         }
     }
 
-    /// A number as the dtype holds it, after float32.
-    fn round(dtype: DType, number: f64) -> f64 {
+    /// The number of `dtype` nearest to `value`.
+    fn rounded(dtype: DType, value: f32) -> f64 {
         match dtype {
-            DType::F16 => half::f16::from_f32(number as f32).into(),
-            DType::Bf16 => half::bf16::from_f32(number as f32).into(),
-            _ => number,
+            DType::F16 => half::f16::from_f32(value).to_f64(),
+            DType::Bf16 => half::bf16::from_f32(value).to_f64(),
+            _ => value.into(),
         }
     }
 
@@ -378,14 +378,12 @@ pub(super) mod testing {
         }
 
         /// Checks each row of `out`, the product of the row of `activations` and the matrix of
-        /// weights that `expert` says, against one computed in float64. `rounded`: the weights are
-        /// rounded to the dtype.
+        /// weights that `expert` says, against one computed in float64.
         pub fn check(
             &self,
             activations: &Tensor,
             out: &Tensor,
             expert: impl Fn(usize) -> usize,
-            rounded: bool,
         ) -> Result<(), TestCaseError> {
             let [.., columns, terms] = self.sizes[..] else { unreachable!() };
             let (columns, terms) = (columns as usize, terms as usize);
@@ -400,8 +398,13 @@ pub(super) mod testing {
                     let group = column * groups + (term as i64 / self.group_size) as usize;
                     let number = f64::from(self.numbers[column * terms + term]);
                     let a = activations[row * terms + term];
-                    let weight = number * scales[group] + zeros[group];
-                    sum += a * if rounded { round(out.dtype(), weight) } else { weight };
+                    let mut weight = number * scales[group] + zeros[group];
+                    if self.sizes.len() == 3 {
+                        // The weights of experts are rounded, from float32, to their dtype.
+                        let (scale, zero) = (scales[group] as f32, zeros[group] as f32);
+                        weight = rounded(self.scales.dtype(), number as f32 * scale + zero);
+                    }
+                    sum += a * weight;
                     magnitude += (a * number * scales[group]).abs() + (a * zeros[group]).abs();
                 }
                 // Sums in float32, in any order, and one rounding to the dtype.

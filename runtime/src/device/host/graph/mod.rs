@@ -41,8 +41,8 @@ pub fn lower(key: &GraphKey) -> Result<Arc<dyn Executable>> {
     match key.op {
         GraphOp::Mm | GraphOp::Bmm | GraphOp::Addmm { .. } => matmul::lower(key),
         GraphOp::Copy => copy::lower(key),
-        GraphOp::Convolution { .. } => convolution::lower(key),
         GraphOp::Attention { .. } => attention::lower(key),
+        GraphOp::Convolution { .. } => convolution::lower(key),
         GraphOp::TopK { .. } | GraphOp::Sort { .. } => sort::lower(key),
         GraphOp::Cumulative { .. } => cumulative::lower(key),
         GraphOp::LinearNbit { .. } | GraphOp::GatherQmv { .. } => quantized::lower(key),

@@ -3,7 +3,8 @@
 //! The weights are used as they lie. For a few rows of activations - a model that generates
 //! tokens - a line of weights is dequantised in the first level cache and used by all rows at
 //! once: the packed weights are all that is read from memory. For many rows blocks of weights are
-//! dequantised for `gemm`. Sums are computed in float32 and rounded once.
+//! dequantised for `gemm`. Everything is computed in float32 and rounded once, but for the weights
+//! of `gather_qmv`, which its definition rounds to their scales' dtype.
 
 mod product;
 mod rows;

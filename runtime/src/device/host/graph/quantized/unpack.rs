@@ -15,7 +15,8 @@ pub struct Weights {
     pub row_bytes: usize,
     pub row_groups: usize,
     pub group_size: usize,
-    /// Whether dequantised weights are rounded to the type of the scales.
+    /// Whether each weight is rounded to the type of scales and zeros, as where an operator is
+    /// defined over dequantised weights of that type.
     pub rounded: bool,
 }
 
@@ -54,19 +55,26 @@ impl<T: Real> Row<'_, T> {
     /// The weights from `first` on: `to[i] = packed · scale + zero`.
     #[inline(always)]
     pub fn dequantize<const BITS: usize>(&self, first: usize, to: &mut [f32]) {
-        let (mut done, mut group) = (0, first / self.group_size);
-        // Weights of the first group that lie in this line; the others begin in it.
-        let mut len = self.group_size - first % self.group_size;
-        while done < to.len() {
-            let end = done + len.min(to.len() - done);
-            let (scale, zero) = (self.scales[group].to_f32(), self.zeros[group].to_f32());
-            dequantize::<BITS>(self.bytes, first + done, scale, zero, &mut to[done..end]);
-            done = end;
-            group += 1;
-            len = self.group_size;
-        }
+        self.exactly::<BITS>(first, to);
         if self.rounded {
             T::round(to);
+        }
+    }
+
+    #[inline(always)]
+    fn exactly<const BITS: usize>(&self, first: usize, mut to: &mut [f32]) {
+        let mut at = first;
+        let mut group = first / self.group_size;
+        // Weights of the first group that lie in this line; the others begin in it.
+        let mut len = self.group_size - first % self.group_size;
+        while !to.is_empty() {
+            let (part, rest) = to.split_at_mut(len.min(to.len()));
+            let (scale, zero) = (self.scales[group].to_f32(), self.zeros[group].to_f32());
+            dequantize::<BITS>(self.bytes, at, scale, zero, part);
+            at += part.len();
+            group += 1;
+            len = self.group_size;
+            to = rest;
         }
     }
 }
