@@ -180,7 +180,7 @@ mod tests {
     fn known_bytes() {
         // torchao: the first weight of a pair is the low nibble.
         assert_eq!(eight::<4>(&[0x21, 0x43, 0x65, 0x87]), [1., 2., 3., 4., 5., 6., 7., 8.]);
-        assert_eq!(eight::<3>(&[0o210 & 0xff, 0xC6, 0xFA]), [0., 1., 2., 3., 4., 5., 6., 7.]);
+        assert_eq!(eight::<3>(&[0x88, 0xC6, 0xFA]), [0., 1., 2., 3., 4., 5., 6., 7.]);
         assert_eq!(eight::<1>(&[0b1000_0101]), [1., 0., 1., 0., 0., 0., 0., 1.]);
     }
 }
