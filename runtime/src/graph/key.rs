@@ -23,20 +23,6 @@ pub enum GraphOp {
     /// `out = input`, converted to out's dtype; operands out, input of the same sizes (a
     /// broadcast input has strides of 0).
     Copy,
-    /// `out = softmax(scale · query keyᵀ + mask) value`; operands out, query, key, value, then the
-    /// weights (the softmax) and the mask if they are there; `[batch, heads, rows, columns]` each.
-    /// Heads of key and value are shared by groups of query heads. A row that is masked all over
-    /// has weights of 0.
-    Attention {
-        /// `f32::to_bits` of the scale.
-        scale: u32,
-        /// Query `i` attends to keys `0..=i` only.
-        causal: bool,
-        /// Whether the weights are a second result.
-        weights: bool,
-        /// Whether there is a mask: bool, or float to add to the scores.
-        mask: bool,
-    },
     /// Cross-correlation over one to three spatial dimensions:
     /// `out[n, o, y] = bias[o] + Σ_c,k input[n, c, y · stride - padding + k · dilation] ·
     /// weight[o, c, k]`, or its gradient; operands out `[n, o, …]`, input `[n, c, …]`, weight,

@@ -304,8 +304,8 @@ fn results_lie_as_models_expect() {
     };
     let last: (&[i64], &[i64]) = (&[2, 3, 4, 5], &[60, 1, 15, 3]);
     let first: (&[i64], &[i64]) = (&[2, 3, 4, 5], &[60, 20, 5, 1]);
-    let (weight_last, weight_first): ((&[i64], &[i64]), (&[i64], &[i64])) =
-        ((&[6, 3, 2, 2], &[12, 1, 6, 3]), (&[6, 3, 2, 2], &[12, 4, 2, 1]));
+    let weight_last: (&[i64], &[i64]) = (&[6, 3, 2, 2], &[12, 1, 6, 3]);
+    let weight_first: (&[i64], &[i64]) = (&[6, 3, 2, 2], &[12, 4, 2, 1]);
     assert_eq!(strides(first, weight_first), [72, 12, 4, 1]);
     assert_eq!(strides(last, weight_first), [72, 1, 24, 6]);
     assert_eq!(strides(first, weight_last), [72, 1, 24, 6]);
