@@ -182,3 +182,56 @@ fn method<T>(geometry: &Geometry, views: &Views<T>) -> Method {
         Method::Product
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{GraphKey, GraphOp};
+    use crate::ops::testing::contiguous;
+    use crate::tensor::DType;
+
+    #[test]
+    fn tiles_cover_the_result_once() {
+        for (out, input, weight, stride, transposed, groups, method) in [
+            ([1, 70, 40, 33], [1, 3, 40, 33], [70, 3, 1, 1], 1, false, 1, Method::Product),
+            ([2, 600, 3, 7], [2, 600, 3, 7], [600, 300, 3, 3], 1, false, 2, Method::Product),
+            ([40, 20, 2, 5], [40, 20, 2, 5], [20, 1, 3, 3], 1, false, 20, Method::ByChannel),
+            ([3, 6, 31, 21], [3, 6, 10, 7], [6, 3, 4, 4], 3, true, 2, Method::ByChannel),
+            ([3, 16, 31, 21], [3, 6, 10, 7], [6, 16, 3, 3], 3, true, 1, Method::Product),
+        ] {
+            let tensor = |sizes: &[i64]| contiguous(DType::F32, sizes, &[]);
+            let tensors = [tensor(&out), tensor(&input), tensor(&weight)];
+            let op = GraphOp::Convolution {
+                stride: smallvec::smallvec![stride; 2],
+                padding: smallvec::smallvec![1; 2],
+                dilation: smallvec::smallvec![1; 2],
+                transposed,
+                groups,
+            };
+            let key = GraphKey::new(op, &tensors.each_ref());
+            let geometry = Geometry::new(&key).unwrap();
+            let operands = tensors.each_ref().map(|tensor| tensor.operand());
+            let views = Views::<f32>::new(&geometry, &operands);
+            for threads in [1, 3] {
+                let work = Work::new(&geometry, &views, &Threads::new(threads));
+                assert_eq!(work.method, method, "{key:?}");
+                let channels = geometry.out_channels;
+                let size = |lattice: &Lattice| lattice.pixels() * channels;
+                let mut seen: Vec<_> =
+                    geometry.lattices.iter().map(|lattice| vec![0; size(lattice)]).collect();
+                for index in 0..work.tiles() {
+                    let (lattice, pixels, of_tile) = work.tile(index);
+                    assert!(pixels.len() <= MOST_PIXELS && of_tile.len() <= MOST_CHANNELS);
+                    for pixel in pixels {
+                        for channel in of_tile.clone() {
+                            seen[lattice][pixel * channels + channel] += 1;
+                        }
+                    }
+                }
+                let results: usize = seen.iter().map(Vec::len).sum();
+                assert_eq!(results, tensors[0].numel());
+                assert!(seen.iter().flatten().all(|&n| n == 1), "{threads} threads, {key:?}");
+            }
+        }
+    }
+}
