@@ -156,11 +156,18 @@ mod tests {
                 })
                 .collect(),
             DType::F16 | DType::Bf16 => {
-                let wide = row.iter().scan(start as f32, |total, &v| {
-                    *total = if product { *total * v as f32 } else { *total + v as f32 };
-                    Some(f64::from(*total))
-                });
-                stored(dtype, &wide.collect::<Vec<_>>())
+                // From float32: `half` looks at the upper bits of a float64 only, and so takes
+                // numbers near the middle between two for the middle.
+                let rounded = |v: f32| match dtype {
+                    DType::F16 => half::f16::from_f32(v).to_f64(),
+                    _ => half::bf16::from_f32(v).to_f64(),
+                };
+                row.iter()
+                    .scan(start as f32, |total, &v| {
+                        *total = if product { *total * v as f32 } else { *total + v as f32 };
+                        Some(rounded(*total))
+                    })
+                    .collect()
             }
             _ => row
                 .iter()

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use etmetal::device::Device;
 use etmetal::device::host::HostDevice;
 use etmetal::kernel::Arguments;
@@ -14,7 +14,7 @@ use etmetal::library::Library;
 use etmetal::ops;
 use etmetal::stream::Stream;
 use etmetal::tensor::{DType, Layout, Tensor};
-use etmetal_tests::fixture::Fixture;
+use etmetal_tests::fixture::{Fixture, runtime};
 
 const ADD: &str = r"
 #include <metal_stdlib>
@@ -35,7 +35,29 @@ struct Row {
     target: f64,
 }
 
+/// Makes this program print the time of one load, in a fresh process.
+const LOAD_ONCE: &str = "--load-once";
+
 fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] | ["--suite", "runtime"] => measure(),
+        [LOAD_ONCE] => load_once(),
+        _ => bail!("unknown arguments {arguments:?}: the suite there is, is `--suite runtime`"),
+    }
+}
+
+/// Prints the milliseconds from opening `mlp` to its first result.
+fn load_once() -> Result<()> {
+    let fixture = Fixture::read("mlp");
+    let runtime = runtime();
+    let start = Instant::now();
+    fixture.check(&fixture.load(&runtime));
+    println!("{}", start.elapsed().as_secs_f64() * 1e3);
+    Ok(())
+}
+
+fn measure() -> Result<()> {
     let device = HostDevice::shared();
     let most = device.threads();
     println!("device: {} ({most} threads)", device.name());
@@ -195,10 +217,11 @@ fn model_load() -> Result<[Row; 2]> {
     let time = |rounds| -> Result<f64> {
         let mut best = f64::MAX;
         for _ in 0..rounds {
-            let output = Command::new(std::env::current_exe()?.with_file_name("bench-load"))
+            let output = Command::new(std::env::current_exe()?)
+                .arg(LOAD_ONCE)
                 .env("ETMETAL_CACHE", cache.path())
                 .output()
-                .context("cannot start bench-load")?;
+                .context("cannot start this program again")?;
             ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             best = best.min(String::from_utf8(output.stdout)?.trim().parse()?);
         }
@@ -213,8 +236,7 @@ fn model_load() -> Result<[Row; 2]> {
         ratio: peer / ours,
         target,
     };
-    let fixture = Fixture::read("mlp");
-    let compile = compile_once(&fixture.model)?;
+    let compile = compile_once()?;
     Ok([
         row("mlp, cold load and first run", cold, compile, "clang alone, one kernel", 0.3),
         row("mlp, warm load and first run", warm, 20.0, "bound", 1.0),
@@ -222,7 +244,7 @@ fn model_load() -> Result<[Row; 2]> {
 }
 
 /// Milliseconds of compiling one small C++ file with the compiler of the staged build.
-fn compile_once(_model: &std::path::Path) -> Result<f64> {
+fn compile_once() -> Result<f64> {
     let list = etmetal_tests::stage::stage().join("lib/etmetal/msl-compiler");
     let words = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
     let mut words = words.lines();

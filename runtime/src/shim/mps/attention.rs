@@ -27,8 +27,8 @@ c_functions! {
         ret0: Out<RawHandle>,
         ret1: Out<RawHandle>,
     ) {
-        check_dropout(dropout_p, dropout_mask)?;
-        attend([query, key, value], attn_mask, is_causal, scale, [ret0, ret1])
+        let none = check_dropout(dropout_p, dropout_mask);
+        attend([query, key, value], attn_mask, none, is_causal, scale, [ret0, ret1])
     }
 
     /// The same. Whether heads are shared follows from their numbers, as in PyTorch.
@@ -45,8 +45,8 @@ c_functions! {
         ret0: Out<RawHandle>,
         ret1: Out<RawHandle>,
     ) {
-        check_dropout(dropout_p, dropout_mask)?;
-        attend([query, key, value], attn_mask, is_causal, scale, [ret0, ret1])
+        let none = check_dropout(dropout_p, dropout_mask);
+        attend([query, key, value], attn_mask, none, is_causal, scale, [ret0, ret1])
     }
 }
 
@@ -64,6 +64,7 @@ fn check_dropout(dropout_p: f64, dropout_mask: In<RawHandle>) -> Result<()> {
 fn attend(
     [query, key, value]: [RawHandle; 3],
     attn_mask: In<RawHandle>,
+    no_dropout: Result<()>,
     is_causal: i32,
     scale: In<f64>,
     [ret0, ret1]: [Out<RawHandle>; 2],
@@ -73,6 +74,7 @@ fn attend(
         // The caller deletes both, whatever the status is.
         ret.set(what, RawHandle::NULL)?;
     }
+    no_dropout?;
     let (query, key, value) = (tensor(query)?, tensor(key)?, tensor(value)?);
     // Left out: a null pointer, a null handle, or an undefined tensor.
     let mask = attn_mask.optional().filter(|mask| !mask.is_null());
