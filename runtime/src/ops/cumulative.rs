@@ -222,8 +222,12 @@ mod tests {
         assert_eq!((out.dtype(), out.sizes()), (dtype, &case.sizes[..]));
         assert!(out.layout().is_contiguous());
         let got = values(&out);
-        let same = got.iter().zip(&expected).all(|(g, e)| g == e || g.is_nan() && e.is_nan());
-        assert!(same && got.len() == expected.len(), "{got:?}\nis not\n{expected:?}");
+        assert_eq!(got.len(), expected.len());
+        let same = |g: &f64, e: &f64| g == e || g.is_nan() && e.is_nan();
+        let wrong = got.iter().zip(&expected).position(|(g, e)| !same(g, e));
+        if let Some(i) = wrong {
+            panic!("element {i} of {}: {} for {}", got.len(), got[i], expected[i]);
+        }
     }
 
     proptest! {
