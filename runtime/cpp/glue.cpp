@@ -127,7 +127,12 @@ EtmetalTensor describe(EValue& argument) {
 class MetalBackend final : public BackendInterface {
  public:
   bool is_available() const override {
-    return etmetal_delegate_is_available();
+    const bool available = etmetal_delegate_is_available();
+    if (!available) {
+      // ExecuTorch itself only says that there is no backend.
+      report_failure(etmetal_last_error());
+    }
+    return available;
   }
 
   Result<DelegateHandle*> init(

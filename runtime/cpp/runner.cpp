@@ -278,6 +278,9 @@ void check_tensor(const EtmetalValue& value, const EtmetalValueInfo& wanted, con
         at + " has dtype code " + std::to_string(value.dtype) + ", the method takes " +
             std::to_string(wanted.dtype));
   }
+  if (value.dim != 0 && value.sizes == nullptr) {
+    fail(Error::InvalidArgument, at + " has no sizes: the pointer is NULL");
+  }
   bool fits = value.dim == wanted.dim;
   size_t count = 1;
   for (size_t i = 0; fits && i < value.dim; ++i) {
@@ -367,6 +370,9 @@ void run(EtmetalModule& module, const char* method, const EtmetalValue* inputs, 
   module.outputs.clear();
   module.load_method(method);
   const MethodInfo& info = module.method_info(method);
+  if (num_inputs != 0 && inputs == nullptr) {
+    fail(Error::InvalidArgument, "the pointer to the inputs is NULL");
+  }
   if (num_inputs != info.inputs.size()) {
     fail(
         Error::InvalidArgument,

@@ -198,3 +198,18 @@ fn a_missing_compiler_says_how_to_install_one() {
     let text = refused(command.env("ETMETAL_CLANG", "/no/such/clang++"));
     says(&text, &["/no/such/clang++", "ETMETAL_CLANG"]);
 }
+
+#[test]
+fn a_tolerance_that_passes_anything_is_a_usage_error() {
+    for value in ["nan", "inf", "-1", "much"] {
+        let mut command = run(&fixture("mlp"));
+        let output = command.arg(format!("--rtol={value}")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{value}: {}", text(&output));
+    }
+}
+
+#[test]
+fn a_bad_setting_of_the_device_is_named() {
+    let text = refused(run(&fixture("mlp")).env("ETMETAL_THREADS", "abc"));
+    says(&text, &["ETMETAL_THREADS", "abc"]);
+}

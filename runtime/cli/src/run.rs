@@ -44,12 +44,12 @@ pub struct Arguments {
 
     /// Allowed error relative to the expected value [default: by dtype; float32 1e-4, float16
     /// 1e-2, bfloat16 2e-2, integers 0]
-    #[arg(long)]
+    #[arg(long, value_parser = tolerance)]
     rtol: Option<f64>,
 
     /// Allowed absolute error [default: by dtype; float32 1e-5, float16 1e-2, bfloat16 2e-2,
     /// integers 0]
-    #[arg(long)]
+    #[arg(long, value_parser = tolerance)]
     atol: Option<f64>,
 
     /// Execute so many times and tell the times; the first outputs are those compared
@@ -216,6 +216,14 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
         left_behind,
         outputs,
     })
+}
+
+/// A tolerance that can fail: NaN and infinity would pass anything.
+fn tolerance(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("a tolerance is a finite number, 0 or more".to_owned()),
+    }
 }
 
 /// Chooses the method and reads its inputs, which are checked against it before anything is

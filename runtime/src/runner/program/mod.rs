@@ -290,12 +290,15 @@ impl<'a> Parts<'a, '_> {
 
     fn delegate(&self, delegate: schema::BackendDelegate<'a>) -> Result<Delegate<'a>> {
         let payload = match delegate.processed() {
-            None => &[],
+            // ExecuTorch reads through it without a look.
+            None => return Err(err!(InvalidProgram, "a delegate of the program has no payload")),
             Some(reference) if reference.location() == 0 => self.inline_data(reference.index())?,
             Some(reference) => self.segment(reference.index())?,
         };
+        let backend = delegate.id();
         Ok(Delegate {
-            backend: delegate.id().unwrap_or_default(),
+            backend: backend
+                .ok_or_else(|| err!(InvalidProgram, "a delegate of the program has no name"))?,
             payload,
             compile_specs: tables(delegate.compile_specs())
                 .map(|spec| {
