@@ -174,12 +174,18 @@ fn processor_name() -> Option<String> {
 /// The processor's name as its maker gives it.
 #[cfg(target_vendor = "apple")]
 fn processor_name() -> Option<String> {
+    system_text(c"machdep.cpu.brand_string")
+}
+
+/// What Apple's systems tell about themselves under this name.
+#[cfg(target_vendor = "apple")]
+pub(in crate::device) fn system_text(name: &std::ffi::CStr) -> Option<String> {
     let mut text = [0u8; 256];
     let mut len = text.len();
     // SAFETY: the name is a C string, and `len` bytes of `text` may be written.
     let status = unsafe {
         libc::sysctlbyname(
-            c"machdep.cpu.brand_string".as_ptr(),
+            name.as_ptr(),
             text.as_mut_ptr().cast(),
             &mut len,
             std::ptr::null_mut(),

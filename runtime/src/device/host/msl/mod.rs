@@ -44,7 +44,7 @@ mod toolchain;
 mod version;
 mod waiting;
 
-pub use cache::cache_dir;
+pub use cache::{cache_dir, private_folder};
 pub use kernels::KernelInfo;
 pub use module::{Module, Native, compile_all};
 pub use parameters::{Access, Parameter, ParameterKind};
