@@ -28,7 +28,7 @@ use crate::tensor::DType;
 
 pub mod host;
 pub(crate) mod kernels;
-#[cfg(target_vendor = "apple")]
+#[cfg(any(target_vendor = "apple", metal_standin))]
 pub mod metal;
 mod per_device;
 

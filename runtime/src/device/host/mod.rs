@@ -196,6 +196,12 @@ pub(in crate::device) fn system_text(name: &std::ffi::CStr) -> Option<String> {
     (status == 0).then(|| text.to_string_lossy().into_owned())
 }
 
+/// What Apple's systems tell about themselves under this name: nothing on others.
+#[cfg(all(metal_standin, not(target_vendor = "apple")))]
+pub(in crate::device) fn system_text(_: &std::ffi::CStr) -> Option<String> {
+    None
+}
+
 /// The processor's name as its maker gives it.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn processor_name() -> Option<String> {

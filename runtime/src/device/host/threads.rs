@@ -93,7 +93,7 @@ impl Threads {
 }
 
 /// The error that a caught panic becomes.
-pub(in crate::device) fn panicked(panic: &(dyn Any + Send)) -> crate::Error {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> crate::Error {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use objc2_foundation::NSError;
 
 use crate::Result;
-use crate::device::host::threads::panicked;
 use crate::error::err;
 
 /// The text of an `NSError`: what happened, and the reason where it gives one.
@@ -16,6 +15,12 @@ pub fn text(error: &NSError) -> String {
         Some(reason) if !description.contains(&reason) => format!("{description}: {reason}"),
         _ => description,
     }
+}
+
+/// What a panic says.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without text")
 }
 
 /// Runs `f`, which calls Objective-C, in an autorelease pool of its own. An exception that is
@@ -32,6 +37,6 @@ pub fn guarded<R>(what: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
         Ok(Ok(result)) => result,
         Ok(Err(Some(exception))) => Err(err!(Execution, "{what}: {exception}")),
         Ok(Err(None)) => Err(err!(Execution, "{what}: an exception without a reason")),
-        Err(panic) => Err(panicked(&*panic).context(what)),
+        Err(panic) => Err(err!(Internal, "{what}: {}", panic_text(&*panic))),
     }
 }

@@ -78,11 +78,24 @@ enum OwnKernel {
 }
 
 impl MetalDevice {
-    /// The system's GPU with a pool of its own; `None` if there is no GPU.
+    /// The system's GPU with a pool of its own that keeps so many bytes; `None` if there is no
+    /// GPU.
     ///
     /// # Errors
     /// Metal cannot be used.
     pub fn new(pool_bytes: usize) -> Result<Option<MetalDevice>> {
+        MetalDevice::with_archives(pool_bytes, archive_folder())
+    }
+
+    /// The same with compiled pipelines kept in a folder, or nowhere. Others must not be able to
+    /// write to it.
+    ///
+    /// # Errors
+    /// Metal cannot be used.
+    pub fn with_archives(
+        pool_bytes: usize,
+        archives: Option<PathBuf>,
+    ) -> Result<Option<MetalDevice>> {
         guarded("opening the GPU", || {
             let Some(raw) = MTLCreateSystemDefaultDevice() else { return Ok(None) };
             let queue = raw
@@ -92,7 +105,7 @@ impl MetalDevice {
             let inner = Inner {
                 limits,
                 pool: Arc::new(Pool::with_largest(pool_bytes, limits.max_buffer_length)),
-                libraries: library::Libraries::new(raw.clone(), archive_folder()),
+                libraries: library::Libraries::new(raw.clone(), archives),
                 kernels: Mutex::default(),
                 queue,
                 raw,
