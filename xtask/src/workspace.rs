@@ -16,15 +16,23 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The repository that this program was built from; starts no program.
+    ///
+    /// # Errors
+    /// The sources have moved.
+    pub fn root() -> Result<PathBuf> {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        Ok(here.parent().context("xtask is not inside the repository")?.to_owned())
+    }
+
     /// The working copy that this program was built from, with the target folder that cargo
     /// uses for it (`CARGO_TARGET_DIR` and cargo's configuration included).
     ///
     /// # Errors
     /// The sources have moved, or cargo does not answer.
     pub fn find() -> Result<Self> {
-        let here = std::env::var_os("CARGO_MANIFEST_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        let root = here.parent().context("xtask is not inside the repository")?.to_owned();
+        let root = Self::root()?;
         let metadata = cargo(&root)
             .args(["metadata", "--no-deps", "--format-version=1"])
             .read()

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch;
-use crate::preset::{Folder, Preset};
+use crate::preset::Preset;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{BuildLock, Options, Runner, Step};
@@ -23,7 +23,7 @@ use crate::workspace::Workspace;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Selection {
     /// The preset: the name of a file in presets/
-    #[arg(long, default_value = "metal", value_name = "NAME")]
+    #[arg(long, default_value = "metal", env = "ETMETAL_PRESET", value_name = "NAME")]
     pub preset: String,
     /// Override a setting of the preset, as in `-D toolchain.cxx=clang++`
     #[arg(short = 'D', value_name = "KEY=VALUE")]
@@ -104,17 +104,11 @@ impl Built {
 /// # Errors
 /// What failed, and what to do.
 pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built> {
-    let workspace = Workspace::find()?;
     let environment = Environment::current();
+    // Before any tool is started: what is wrong with a preset is told at once.
+    let preset = super::preset::resolve(&selection.preset, &selection.define, &environment)?;
+    let workspace = Workspace::find()?;
     let rust = Rust::find(&workspace)?;
-    let preset = Preset::resolve(
-        &Folder::new(&workspace.root),
-        &selection.preset,
-        rust.preset_host()?,
-        &rust.host,
-        &selection.define,
-    )
-    .context("the preset cannot be used")?;
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
     let facts = Facts {
@@ -214,6 +208,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::preset::{Context, Folder};
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
     use crate::venv::Python;
@@ -231,14 +226,22 @@ mod tests {
         let workspace = Workspace { root: folder.to_owned(), target: folder.join("target") };
         let triple = "x86_64-unknown-linux-gnu";
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
-        let source = Folder::new(repository);
+        let environment = Environment::default().with("HOME", "/home/me");
+        let context = Context {
+            host: "linux",
+            triple,
+            environment: &environment,
+            defines: &defines,
+            root: repository,
+        };
+        let preset = Preset::resolve(&Folder::new(repository), preset, &context).unwrap();
         let clang = clang.then(|| {
             let path = "/usr/bin/clang++-19".into();
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
         Facts {
-            environment: Environment::default().with("HOME", "/home/me"),
-            preset: Preset::resolve(&source, preset, "linux", triple, &defines).unwrap(),
+            environment,
+            preset,
             rust: Rust {
                 version: Version(1, 95, 0),
                 verbose_version: "rustc 1.95.0".into(),

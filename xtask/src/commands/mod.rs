@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod build;
 pub mod doctor;
+pub mod preset;
 pub mod run;
 pub mod test;

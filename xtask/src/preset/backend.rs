@@ -29,6 +29,17 @@ pub enum Metal {
     Off,
 }
 
+impl Metal {
+    /// By the word in a preset, which the schema has checked.
+    pub fn named(word: &str) -> Self {
+        match word {
+            "upstream" => Metal::Upstream,
+            "off" => Metal::Off,
+            _ => Metal::Etmetal,
+        }
+    }
+}
+
 /// The table's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backend {
@@ -42,11 +53,7 @@ impl Backend {
     /// # Errors
     /// `metal` is missing.
     pub fn read(settings: &Settings) -> Result<Self, PresetError> {
-        let metal = settings.required_text("backend.metal")?.map(|text| match text.as_str() {
-            "upstream" => Metal::Upstream,
-            "off" => Metal::Off,
-            _ => Metal::Etmetal,
-        });
+        let metal = settings.required_text("backend.metal")?.map(|text| Metal::named(&text));
         Ok(Self { metal })
     }
 }

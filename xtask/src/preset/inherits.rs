@@ -5,73 +5,90 @@
 //! `d b c a`: what `b` changed of `d` stays changed although `c` starts from `d` too.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 
 use super::document::Document;
-use super::error::PresetError;
-use super::origin::Sourced;
+use super::error::{Fault, PresetError};
+use super::origin::{SourceFile, Sourced};
 use super::schema;
 
 /// Where preset files come from: the folder, or a map in tests.
 pub trait Source {
-    /// Reads the preset `name`, or nothing where there is none.
+    /// Reads the file of the preset `name`, or nothing where there is none.
     ///
     /// # Errors
-    /// The file is there and has faults.
-    fn load(&self, name: &str) -> Result<Option<Document>, PresetError>;
+    /// The file is there and cannot be read.
+    fn read(&self, name: &str) -> io::Result<Option<SourceFile>>;
 
     /// The names there are.
     fn names(&self) -> Vec<String>;
 }
 
-/// The documents that make up `name`, in the order in which they are laid over each other.
-///
-/// # Errors
-/// The preset or a parent does not exist, inheritance goes in a circle, or a file has faults.
-pub fn linearize(source: &dyn Source, name: &str) -> Result<Vec<Document>, PresetError> {
-    let mut walk = Walk { source, order: Vec::new(), done: BTreeSet::new(), path: Vec::new() };
-    let root = source.load(name)?.ok_or_else(|| {
-        let hint = schema::suggestion(name, source.names());
-        PresetError::new(format!("there is no preset `{name}`{hint}"))
-    })?;
-    walk.visit(root)?;
-    Ok(walk.order)
+/// The documents that make up `name`, in the order in which they are laid over each other, and
+/// what is wrong with them: the preset or a parent does not exist, inheritance goes in a circle,
+/// or a file has faults. There is no document only where the preset itself does not exist.
+pub fn linearize(source: &dyn Source, name: &str) -> (Vec<Document>, PresetError) {
+    let mut walk = Walk {
+        source,
+        order: Vec::new(),
+        seen: BTreeSet::new(),
+        path: Vec::new(),
+        faults: PresetError::default(),
+    };
+    match source.read(name) {
+        Ok(Some(file)) => walk.visit(name, file),
+        Ok(None) => {
+            let hint = schema::suggestion(name, source.names());
+            walk.faults.push(Fault::new(format_args!("there is no preset `{name}`{hint}")));
+        }
+        Err(e) => walk.faults.push(Fault::new(format_args!("the preset `{name}`: {e}"))),
+    }
+    (walk.order, walk.faults)
 }
 
 struct Walk<'a> {
     source: &'a dyn Source,
     order: Vec<Document>,
-    done: BTreeSet<String>,
+    seen: BTreeSet<String>,
     path: Vec<String>,
+    faults: PresetError,
 }
 
 impl Walk<'_> {
-    fn visit(&mut self, document: Document) -> Result<(), PresetError> {
-        self.path.push(document.identity.name.clone());
-        for parent in document.identity.inherits.clone() {
-            self.parent(&parent)?;
+    fn visit(&mut self, name: &str, file: SourceFile) {
+        let (document, faults) = Document::parse(&Arc::new(file), name);
+        self.faults.extend(faults);
+        self.seen.insert(name.to_owned());
+        self.path.push(name.to_owned());
+        for parent in &document.identity.inherits {
+            self.parent(parent);
         }
         self.path.pop();
-        self.done.insert(document.identity.name.clone());
         self.order.push(document);
-        Ok(())
     }
 
-    fn parent(&mut self, parent: &Sourced<String>) -> Result<(), PresetError> {
+    fn parent(&mut self, parent: &Sourced<String>) {
         let name = &parent.value;
         if let Some(start) = self.path.iter().position(|p| p == name) {
             let circle = [&self.path[start..], std::slice::from_ref(name)].concat().join(" -> ");
-            return Err(PresetError::at(
+            self.faults.push(Fault::at(
                 &parent.origin,
                 format_args!("presets inherit each other in a circle: {circle}"),
             ));
+            return;
         }
-        if self.done.contains(name) {
-            return Ok(());
+        if self.seen.contains(name) {
+            return;
         }
-        let document = self.source.load(name)?.ok_or_else(|| {
-            let hint = schema::suggestion(name, self.source.names());
-            PresetError::at(&parent.origin, format_args!("there is no preset `{name}`{hint}"))
-        })?;
-        self.visit(document)
+        match self.source.read(name) {
+            Ok(Some(file)) => self.visit(name, file),
+            Ok(None) => {
+                let hint = schema::suggestion(name, self.source.names());
+                let what = format_args!("there is no preset `{name}`{hint}");
+                self.faults.push(Fault::at(&parent.origin, what));
+            }
+            Err(e) => self.faults.push(Fault::at(&parent.origin, format_args!("`{name}`: {e}"))),
+        }
     }
 }

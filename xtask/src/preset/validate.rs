@@ -1,0 +1,322 @@
+//! What ExecuTorch's CMake files would refuse, told before CMake starts: unknown options, values
+//! of the wrong type, requirements, conflicts, what the SDK was not built with, and what the
+//! target does not have.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::backend::Metal;
+use super::error::{Fault, PresetError};
+use super::executorch::{From, OPTIONS, PREFIX};
+use super::options::condition::is_true;
+use super::options::{
+    Given, OptionKind, OptionSchema, RuleKind, Violation, default_cmake, recorded,
+};
+use super::origin::Sourced;
+use super::settings::Settings;
+use super::value::Value;
+use super::{platform, schema};
+
+/// Where an ExecuTorch source tree declares its options.
+pub const DEFAULT_CMAKE: &str = "tools/cmake/preset/default.cmake";
+
+/// Texts that an option takes beyond what its definition says: CMake compares them in a place
+/// that is no declaration.
+const CHOICES: &[(&str, &[&str])] = &[("LOG_LEVEL", &["Debug", "Info", "Error", "Fatal"])];
+
+/// What the options are checked against.
+struct Check<'a> {
+    settings: &'a Settings,
+    schema: OptionSchema,
+    /// Where the options are declared, for people.
+    source: String,
+    metal: Option<Sourced<Metal>>,
+    target: &'a str,
+    faults: PresetError,
+}
+
+/// Checks `[executorch.options]` of a preset for `target`; relative paths are in `root`.
+pub fn check(
+    settings: &Settings,
+    from: Option<&Sourced<From>>,
+    metal: Option<Sourced<Metal>>,
+    root: &Path,
+    target: &str,
+) -> PresetError {
+    let Some(from) = from else { return PresetError::default() };
+    let version = settings.text("executorch.version").map(|set| set.value);
+    let (schema, source, sdk) = match from.value {
+        From::Source => match declared(settings, root) {
+            Ok((schema, source)) => (schema, source, None),
+            Err(fault) => return fault.map(PresetError::from).unwrap_or_default(),
+        },
+        From::Git | From::Sdk => {
+            let table = recorded::table(version.as_deref());
+            let source = format!("ExecuTorch {}", table.version);
+            let sdk = (from.value == From::Sdk).then_some(table.sdk);
+            (table.schema, source, sdk)
+        }
+    };
+    let faults = PresetError::default();
+    let mut check = Check { settings, schema, source, metal, target, faults };
+    let options = check.options();
+    match sdk {
+        Some(sdk) => check.sdk(&options, sdk.get(target)),
+        None => check.rules(&options),
+    }
+    check.faults
+}
+
+/// The options that the source tree of `executorch.path` declares. No fault where it was told
+/// already that there is no path.
+fn declared(settings: &Settings, root: &Path) -> Result<(OptionSchema, String), Option<Fault>> {
+    let set = settings.text("executorch.path").ok_or(None)?;
+    let schema = declared_in(&root.join(&set.value)).map_err(|error| {
+        Fault::at(&set.origin, format_args!("`executorch.path`: {error:#}"))
+            .help("it is a checkout of ExecuTorch with its submodules")
+    })?;
+    Ok((schema, format!("{}/{DEFAULT_CMAKE}", set.value)))
+}
+
+/// The options that an ExecuTorch source tree declares.
+///
+/// # Errors
+/// It is none, or its files cannot be read.
+pub fn declared_in(tree: &Path) -> Result<OptionSchema> {
+    ensure!(tree.is_dir(), "there is no folder {}", tree.display());
+    let read = |file: &Path| {
+        let text = std::fs::read_to_string(file);
+        text.with_context(|| format!("cannot read {}", file.display()))
+    };
+    let unreadable = |file: &Path| format!("cannot make sense of {}", file.display());
+    let file = tree.join(DEFAULT_CMAKE);
+    let mut schema = default_cmake::read(&read(&file)?).with_context(|| unreadable(&file))?;
+    // Presets of ExecuTorch set options that are defined nowhere.
+    let folder = file.parent().into_iter().flat_map(|folder| folder.read_dir()).flatten();
+    for file in folder.flatten().map(|entry| entry.path()) {
+        if file.extension().is_some_and(|end| end == "cmake") {
+            default_cmake::read_preset(&read(&file)?, &mut schema)
+                .with_context(|| unreadable(&file))?;
+        }
+    }
+    Ok(schema)
+}
+
+impl Check<'_> {
+    /// The options that are good by themselves; the others are faults.
+    fn options(&mut self) -> BTreeMap<String, Sourced<Value>> {
+        let mut good = BTreeMap::new();
+        for (name, set) in self.settings.table(OPTIONS.name) {
+            match self.option(name, &set.value) {
+                Ok(()) => {
+                    good.insert(name.to_owned(), set.clone());
+                }
+                Err(fault) => {
+                    let origin = Some(set.origin.clone());
+                    self.faults.push(Fault { origin, ..fault });
+                }
+            }
+        }
+        good
+    }
+
+    fn option(&self, name: &str, value: &Value) -> Result<(), Fault> {
+        if let Some(short) = name.strip_prefix(PREFIX) {
+            return Err(Fault::new(format_args!(
+                "`{name}`: options are written without `{PREFIX}`, as `{short} = {value}`"
+            )));
+        }
+        let Some(definition) = self.schema.options.get(name) else {
+            let near = schema::nearest(name, self.schema.options.keys().cloned());
+            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(Fault::new(format_args!(
+                "{} has no option `{PREFIX}{name}`{hint}",
+                self.source
+            )));
+        };
+        let extra = CHOICES.iter().find(|(option, _)| *option == name).map(|(_, texts)| *texts);
+        let wrong = |expected: &str| {
+            Err(Fault::new(format_args!("`{name}`: expected {expected}, found {value}")))
+        };
+        match (&definition.kind, value) {
+            (OptionKind::Bool, Value::Bool(_)) | (OptionKind::Any, _) => Ok(()),
+            (OptionKind::Bool, _) => wrong("true or false"),
+            (OptionKind::Text(_), Value::Bool(_)) => wrong("a string or a whole number"),
+            (OptionKind::Text(choices), value) => {
+                let text = value.cmake_text();
+                let declared: Vec<_> = choices.iter().map(String::as_str).collect();
+                let choices = extra.unwrap_or(&declared);
+                if choices.is_empty() || choices.iter().any(|c| c.eq_ignore_ascii_case(&text)) {
+                    return Ok(());
+                }
+                wrong(&choices.iter().map(|c| format!("{c:?}")).collect::<Vec<_>>().join(" or "))
+            }
+        }
+    }
+
+    /// Requirements, conflicts and limits of the platform, for a build from source.
+    fn rules(&mut self, options: &BTreeMap<String, Sourced<Value>>) {
+        for (name, set) in options {
+            if let Some(why) = platform::limit(name, self.target)
+                && is_true(&set.value.cmake_text())
+            {
+                let what = format_args!("`{name}` cannot be on for {}: {why}", self.target);
+                self.faults.push(Fault::at(&set.origin, what));
+            }
+        }
+        let mut given = Given {
+            options: options.iter().map(|(k, v)| (k.clone(), v.value.cmake_text())).collect(),
+            variables: self.variables(),
+        };
+        let backend = self.metal.as_ref().filter(|metal| metal.value != Metal::Off).cloned();
+        if let Some(metal) = &backend {
+            self.metal_option(metal, options.get("BUILD_METAL"));
+            given.options.insert("BUILD_METAL".to_owned(), "ON".to_owned());
+        }
+        let mut needs: BTreeMap<String, Vec<Violation>> = BTreeMap::new();
+        for violation in self.schema.violations(&given) {
+            match violation.kind {
+                RuleKind::Conflicts => self.conflict(&violation, options),
+                RuleKind::Requires => {
+                    let root = violation.because_of.clone().unwrap_or(violation.option.clone());
+                    needs.entry(root).or_default().push(violation);
+                }
+            }
+        }
+        for (root, violations) in needs {
+            self.requirement(&root, &violations, options, backend.as_ref());
+        }
+    }
+
+    /// `BUILD_METAL` says the same as `backend.metal`, or is not there.
+    fn metal_option(&mut self, metal: &Sourced<Metal>, option: Option<&Sourced<Value>>) {
+        if let Some(option) = option.filter(|set| !is_true(&set.value.cmake_text())) {
+            let what = format_args!(
+                "`BUILD_METAL = {}` contradicts `backend.metal` ({}), which provides a delegate",
+                option.value, metal.origin
+            );
+            let fault = Fault::at(&option.origin, what);
+            self.faults.push(fault.help("remove it, or set `backend.metal = \"off\"`"));
+        }
+    }
+
+    /// Several options that one option needs are one fault.
+    fn requirement(
+        &mut self,
+        root: &str,
+        violations: &[Violation],
+        options: &BTreeMap<String, Sourced<Value>>,
+        metal: Option<&Sourced<Metal>>,
+    ) {
+        let names: Vec<_> = violations.iter().map(|v| format!("`{}`", v.other)).collect();
+        let from_backend = metal.filter(|_| root == "BUILD_METAL" && !options.contains_key(root));
+        let subject = match from_backend {
+            Some(_) => "`backend.metal`".to_owned(),
+            None => format!("`{root}`"),
+        };
+        let turned_off = violations.iter().find_map(|v| options.get(&v.other));
+        let origin = from_backend
+            .map(|metal| &metal.origin)
+            .or_else(|| options.get(root).map(|set| &set.origin))
+            .or_else(|| turned_off.map(|set| &set.origin));
+        let line = violations.iter().find_map(|v| v.line);
+        let place = line.map_or(String::new(), |line| format!(" ({}:{line})", self.source));
+        let mut fault = Fault::new(format_args!("{subject} requires {}{place}", names.join(", ")));
+        fault.origin = origin.cloned();
+        let mut set = Vec::new();
+        for violation in violations {
+            match options.get(&violation.other) {
+                // What someone turned off is theirs to turn on.
+                Some(off) => set.push(format!("`{}` is off at {}", violation.other, off.origin)),
+                None if self.is_text(&violation.other) => {
+                    set.push(format!("{} = \"…\"", violation.other));
+                }
+                None => {
+                    set.push(format!("{} = true", violation.other));
+                    let name = format!("{}.{}", OPTIONS.name, violation.other);
+                    fault = fault.fix(name, Value::Bool(true));
+                }
+            }
+        }
+        let help = format!("set under `[{}]`: {}", OPTIONS.name, set.join(", "));
+        self.faults.push(fault.help(help));
+    }
+
+    fn is_text(&self, option: &str) -> bool {
+        let definition = self.schema.options.get(option);
+        definition.is_some_and(|known| matches!(known.kind, OptionKind::Text(_)))
+    }
+
+    fn conflict(&mut self, violation: &Violation, options: &BTreeMap<String, Sourced<Value>>) {
+        let (a, b) = (&violation.option, &violation.other);
+        let mut fault = Fault::new(format_args!("`{a}` and `{b}` cannot both be on"));
+        fault.origin = options.get(a).or_else(|| options.get(b)).map(|set| set.origin.clone());
+        let other = match options.get(b) {
+            Some(set) => format!("`{b}` is set at {}", set.origin),
+            None => format!("`{b}` is on by itself: set `{b} = false`"),
+        };
+        self.faults.push(fault.help(format_args!("turn one of them off; {other}")));
+    }
+
+    /// What an SDK that is built already does not do. `built` is what it was built with.
+    fn sdk(
+        &mut self,
+        options: &BTreeMap<String, Sourced<Value>>,
+        built: Option<&BTreeMap<String, String>>,
+    ) {
+        for (name, set) in options {
+            let wanted = set.value.cmake_text();
+            let have = built.and_then(|built| built.get(name)).map(String::as_str);
+            let same = match have {
+                Some(have) => {
+                    have.eq_ignore_ascii_case(&wanted)
+                        || matches!(set.value, Value::Bool(flag) if flag == is_true(have))
+                }
+                None => set.value == Value::Bool(false),
+            };
+            if same {
+                continue;
+            }
+            let how = match have {
+                Some(have) => format!("was built with `{name} = {have}`"),
+                None => format!("was built without `{name}`"),
+            };
+            let what = format_args!("`{name} = {}`: the SDK of {} {how}", set.value, self.source);
+            self.faults.push(Fault::at(&set.origin, what).help(
+                "remove it, or build ExecuTorch from source with `executorch.from = \"git\"`",
+            ));
+        }
+    }
+
+    /// What CMake itself sets for the target.
+    fn variables(&self) -> BTreeMap<String, Option<String>> {
+        let apple = platform::is_apple(self.target);
+        let system = match self.target {
+            target if platform::is_ios(target) => "iOS",
+            _ if apple => "Darwin",
+            _ => "Linux",
+        };
+        let profile = self.settings.text("build.profile").map(|set| set.value);
+        let build_type = match profile.as_deref() {
+            Some("dev" | "test") => "Debug",
+            _ => "Release",
+        };
+        let on = |on: bool| on.then(|| "1".to_owned());
+        [
+            ("APPLE", on(apple)),
+            ("UNIX", on(true)),
+            ("IOS", on(platform::is_ios(self.target))),
+            ("WIN32", None),
+            ("MSVC", None),
+            ("ANDROID", None),
+            // Of a toolchain file that is not used here.
+            ("SDK_NAME", None),
+            ("CMAKE_SYSTEM_NAME", Some(system.to_owned())),
+            ("CMAKE_BUILD_TYPE", Some(build_type.to_owned())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+}
