@@ -1,6 +1,5 @@
 //! `cargo xtask preset`: looks at presets, checks, mends and makes them.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -9,7 +8,7 @@ use serde_json::json;
 use crate::environment::Environment;
 use crate::preset::schema::{self, HOSTS};
 use crate::preset::{
-    Context, Document, Folder, Loose, Preset, PresetError, Source, Value, fix, inherits,
+    Context, Document, Folder, Loose, Origin, Preset, PresetError, Source, Value, fix, inherits,
     json_schema, machine, show, validate,
 };
 use crate::workspace::Workspace;
@@ -201,10 +200,10 @@ impl Check {
         let mut good = true;
         for file in &files {
             let source = Loose::new(root, file)?;
-            if self.fix {
-                for (path, diff) in mend(&source, root)? {
-                    println!("changed: {}\n{diff}", path.display());
-                }
+            if self.fix
+                && let Some(diff) = mend(&source, root)?
+            {
+                println!("{diff}");
             }
             let (hosts, faults) = check(&source, root);
             let shown = source.shown().display();
@@ -222,8 +221,8 @@ impl Check {
 
 /// What is wrong with a preset on the hosts that it can be built on.
 fn check(source: &Loose, root: &Path) -> (Vec<&'static str>, PresetError) {
-    let (documents, faults) = inherits::linearize(source, source.name());
-    let Some(own) = documents.last() else { return (Vec::new(), faults) };
+    let (line, faults) = inherits::linearize(source, source.name());
+    let Some(own) = line.documents.last() else { return (Vec::new(), faults) };
     let hosts: Vec<_> = HOSTS.iter().copied().filter(|host| own.identity.builds_on(host)).collect();
     let environment = Environment::default();
     let mut all = PresetError::default();
@@ -238,47 +237,38 @@ fn check(source: &Loose, root: &Path) -> (Vec<&'static str>, PresetError) {
 }
 
 /// Writes what the faults propose, until they propose nothing more: what an option requires may
-/// require more. Gives back the files that changed, each with its differences.
-fn mend(source: &Loose, root: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let mut originals: BTreeMap<PathBuf, String> = BTreeMap::new();
+/// require more. Gives back what changed.
+fn mend(source: &Loose, root: &Path) -> Result<Option<String>> {
+    let path = source.path();
+    let read =
+        || std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    let original = read()?;
+    if original.parse::<toml_edit::DocumentMut>().is_err() {
+        // What is wrong with it is told by the check.
+        return Ok(None);
+    }
+    let mut text = original.clone();
     loop {
         let (_, faults) = check(source, root);
-        let mut changed = false;
-        let mut by_file: BTreeMap<PathBuf, Vec<(String, Value)>> = BTreeMap::new();
-        for (name, value, place) in faults.faults().iter().flat_map(|fault| {
-            let place = fault.origin.as_ref().and_then(|origin| origin.place());
-            fault.fixes.iter().map(move |(name, value)| (name, value, place))
-        }) {
-            // Where the option is set that needs it: in the same file and overlay.
-            let (path, name) = match place {
-                Some(place) => (source.path_of(&place.file.path), place.full_name(name)),
-                None => (source.path().to_owned(), name.clone()),
-            };
-            by_file.entry(path).or_default().push((name, value.clone()));
+        let mut fixes = Vec::new();
+        for fault in faults.faults() {
+            // Beside the option that needs it, where that is in this file, in the same overlay;
+            // what is inherited stays as it is for others.
+            let place = fault.origin.as_ref().and_then(Origin::place);
+            let here = place.filter(|place| place.file.path == source.shown());
+            fixes.extend(fault.fixes.iter().map(|(name, value)| {
+                (here.map_or_else(|| name.clone(), |place| place.full_name(name)), value.clone())
+            }));
         }
-        for (path, fixes) in by_file {
-            let before = std::fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            let after = fix::apply(&before, &fixes)
-                .with_context(|| format!("cannot mend {}", path.display()))?;
-            if after != before {
-                fix::write(&path, &after)?;
-                originals.entry(path).or_insert(before);
-                changed = true;
-            }
-        }
-        if !changed {
+        let mended =
+            fix::apply(&text, &fixes).with_context(|| format!("cannot mend {}", path.display()))?;
+        if mended == text {
             break;
         }
+        fix::write(path, &mended)?;
+        text = mended;
     }
-    let mut diffs = Vec::new();
-    for (path, before) in originals {
-        let after = std::fs::read_to_string(&path)?;
-        let shown = path.strip_prefix(root).unwrap_or(&path).to_owned();
-        let diff = fix::diff(&shown, &before, &after);
-        diffs.push((shown, diff));
-    }
-    Ok(diffs)
+    Ok((text != original).then(|| fix::diff(source.shown(), &original, &text)))
 }
 
 #[derive(Debug, Clone, clap::Args)]

@@ -26,6 +26,8 @@ pub struct Document {
     pub hosts: BTreeMap<String, Settings>,
     /// The settings of `[target.TRIPLE]`.
     pub targets: BTreeMap<String, Settings>,
+    /// Whether the file is TOML, so that what is not here is not in it.
+    pub whole: bool,
 }
 
 impl Document {
@@ -33,12 +35,13 @@ impl Document {
     /// with its place.
     pub fn parse(file: &Arc<SourceFile>, name: &str) -> (Self, PresetError) {
         let (root, errors) = DeTable::parse_recoverable(&file.text);
-        let mut reader = Reader { file, overlay: "".into(), faults: PresetError::default() };
         let syntax = !errors.is_empty();
+        let faults = PresetError::default();
+        let mut reader = Reader { file, overlay: "".into(), syntax, faults };
         for error in errors {
             reader.fault(error.span().unwrap_or(0..0), error.message());
         }
-        let document = reader.document(name, root.get_ref(), syntax);
+        let document = reader.document(name, root.get_ref());
         (document, reader.faults)
     }
 }
@@ -48,6 +51,8 @@ struct Reader<'a> {
     file: &'a Arc<SourceFile>,
     /// The overlay that is being read, as `host.linux`.
     overlay: Arc<str>,
+    /// Something of the file could not be read, so that nothing counts as missing or odd.
+    syntax: bool,
     faults: PresetError,
 }
 
@@ -66,15 +71,15 @@ impl Reader<'_> {
         self.faults.push(Fault::at(&self.origin(span), what));
     }
 
-    /// `syntax`: something of the file could not be read, so that nothing counts as missing.
-    fn document(&mut self, name: &str, root: &DeTable<'_>, syntax: bool) -> Document {
+    fn document(&mut self, name: &str, root: &DeTable<'_>) -> Document {
         let mut document = Document {
             identity: Identity::unnamed(name, self.origin(0..0)),
             settings: Settings::default(),
             hosts: BTreeMap::new(),
             targets: BTreeMap::new(),
+            whole: !self.syntax,
         };
-        if !root.contains_key("preset") && !syntax {
+        if !root.contains_key("preset") && !self.syntax {
             self.fault(0..0, format_args!("`[preset]` with `name = \"{name}\"` is missing"));
         }
         for entry in root {
@@ -97,7 +102,7 @@ impl Reader<'_> {
             match (sub, found.value) {
                 ("name", Value::Text(text)) => {
                     named = true;
-                    if text != name {
+                    if text != name && !self.syntax {
                         self.faults.push(Fault::at(
                             &found.origin,
                             format_args!(
@@ -113,7 +118,7 @@ impl Reader<'_> {
                 _ => unreachable!("the schema checked the kinds of [preset]"),
             }
         }
-        if !named {
+        if !named && !self.syntax {
             self.fault(key.span(), format_args!("`name = \"{name}\"` is missing in `[preset]`"));
         }
         identity

@@ -192,7 +192,21 @@ mod tests {
         let mut error = PresetError::from(Fault::new("no place").help("do this"));
         error.push(Fault::at(&Origin::CommandLine("a=b".into()), "unknown"));
         error.push(Fault::at(&Origin::in_file(&file, 12..16), "unknown key `cxxx`").help("`cxx`"));
-        insta::assert_snapshot!(error.sorted().render(false), @"");
+        insta::assert_snapshot!(error.sorted().render(false), @r#"
+        error: unknown key `cxxx`
+         --> presets/x.toml:2:1
+          |
+        2 | cxxx = "g++"
+          | ^^^^
+          |
+          = help: `cxx`
+
+        error: -D a=b: unknown
+
+        error: no place
+         |
+         = help: do this
+        "#);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, bail};
 use similar::TextDiff;
 use toml_edit::{DocumentMut, Item, Table};
 
-use super::error::Fault;
 use super::value::Value;
 
 /// The text with `fixes` in it: settings by full name, which go to the end of their tables.
@@ -46,17 +45,6 @@ fn item(value: &Value) -> Item {
         Value::Integer(number) => toml_edit::value(*number),
         Value::List(items) => toml_edit::value(items.iter().collect::<toml_edit::Array>()),
     }
-}
-
-/// What `faults` propose, each setting once.
-pub fn proposed<'a>(faults: impl IntoIterator<Item = &'a Fault>) -> Vec<(String, Value)> {
-    let mut fixes: Vec<(String, Value)> = Vec::new();
-    for (name, value) in faults.into_iter().flat_map(|fault| &fault.fixes) {
-        if fixes.iter().all(|(known, _)| known != name) {
-            fixes.push((name.clone(), value.clone()));
-        }
-    }
-    fixes
 }
 
 /// What differs, as `diff -u` tells it; `shown` is the file's name.
@@ -99,17 +87,37 @@ mod tests {
             "[executorch.options]\nA = true   # needs B\n\n[backend]\nmetal = 'off'\n",
         );
         let after = apply(before, &fixes(&["B", "A"])).unwrap();
-        insta::assert_snapshot!(diff(Path::new("presets/x.toml"), before, &after), @"");
+        insta::assert_snapshot!(diff(Path::new("presets/x.toml"), before, &after), @"
+        --- presets/x.toml
+        +++ presets/x.toml
+        @@ -4,6 +4,7 @@
+         
+         [executorch.options]
+         A = true   # needs B
+        +B = true
+         
+         [backend]
+         metal = 'off'
+        ");
     }
 
     #[test]
     fn tables_that_are_missing_are_made() {
         let before = "[preset]\nname = \"x\"\n\n[executorch]\nfrom = \"git\"\n";
-        insta::assert_snapshot!(apply(before, &fixes(&["B"])).unwrap(), @"");
+        insta::assert_snapshot!(apply(before, &fixes(&["B"])).unwrap(), @r#"
+        [preset]
+        name = "x"
+
+        [executorch]
+        from = "git"
+
+        [executorch.options]
+        B = true
+        "#);
         let inline = "executorch = { options = { A = true } }\n";
-        insta::assert_snapshot!(apply(inline, &fixes(&["B"])).unwrap(), @"");
+        insta::assert_snapshot!(apply(inline, &fixes(&["B"])).unwrap(), @"executorch = { options = { A = true , B = true } }");
         let wrong = apply("executorch = 1\n", &fixes(&["B"])).unwrap_err();
-        insta::assert_snapshot!(wrong.to_string(), @"");
+        insta::assert_snapshot!(wrong.to_string(), @"`executorch` of `executorch.options` is no table");
     }
 
     #[test]

@@ -25,15 +25,25 @@ pub trait Source {
     fn names(&self) -> Vec<String>;
 }
 
-/// The documents that make up `name`, in the order in which they are laid over each other, and
-/// what is wrong with them: the preset or a parent does not exist, inheritance goes in a circle,
-/// or a file has faults. There is no document only where the preset itself does not exist.
-pub fn linearize(source: &dyn Source, name: &str) -> (Vec<Document>, PresetError) {
+/// The files of a preset.
+#[derive(Debug)]
+pub struct Line {
+    /// In the order in which they are laid over each other; the preset itself is the last. There
+    /// is none only where the preset itself does not exist.
+    pub documents: Vec<Document>,
+    /// Whether every parent is there and could be read: only then can something be missing.
+    pub whole: bool,
+}
+
+/// The documents that make up `name`, and what is wrong with them: the preset or a parent does not
+/// exist, inheritance goes in a circle, or a file has faults.
+pub fn linearize(source: &dyn Source, name: &str) -> (Line, PresetError) {
     let mut walk = Walk {
         source,
         order: Vec::new(),
         seen: BTreeSet::new(),
         path: Vec::new(),
+        whole: true,
         faults: PresetError::default(),
     };
     match source.read(name) {
@@ -44,7 +54,7 @@ pub fn linearize(source: &dyn Source, name: &str) -> (Vec<Document>, PresetError
         }
         Err(e) => walk.faults.push(Fault::new(format_args!("the preset `{name}`: {e}"))),
     }
-    (walk.order, walk.faults)
+    (Line { documents: walk.order, whole: walk.whole }, walk.faults)
 }
 
 struct Walk<'a> {
@@ -52,6 +62,7 @@ struct Walk<'a> {
     order: Vec<Document>,
     seen: BTreeSet<String>,
     path: Vec<String>,
+    whole: bool,
     faults: PresetError,
 }
 
@@ -59,6 +70,7 @@ impl Walk<'_> {
     fn visit(&mut self, name: &str, file: SourceFile) {
         let (document, faults) = Document::parse(&Arc::new(file), name);
         self.faults.extend(faults);
+        self.whole &= document.whole;
         self.seen.insert(name.to_owned());
         self.path.push(name.to_owned());
         for parent in &document.identity.inherits {
@@ -70,25 +82,22 @@ impl Walk<'_> {
 
     fn parent(&mut self, parent: &Sourced<String>) {
         let name = &parent.value;
-        if let Some(start) = self.path.iter().position(|p| p == name) {
+        let what = if let Some(start) = self.path.iter().position(|p| p == name) {
             let circle = [&self.path[start..], std::slice::from_ref(name)].concat().join(" -> ");
-            self.faults.push(Fault::at(
-                &parent.origin,
-                format_args!("presets inherit each other in a circle: {circle}"),
-            ));
+            format!("presets inherit each other in a circle: {circle}")
+        } else if self.seen.contains(name) {
             return;
-        }
-        if self.seen.contains(name) {
-            return;
-        }
-        match self.source.read(name) {
-            Ok(Some(file)) => self.visit(name, file),
-            Ok(None) => {
-                let hint = schema::suggestion(name, self.source.names());
-                let what = format_args!("there is no preset `{name}`{hint}");
-                self.faults.push(Fault::at(&parent.origin, what));
+        } else {
+            match self.source.read(name) {
+                Ok(Some(file)) => return self.visit(name, file),
+                Ok(None) => {
+                    let hint = schema::suggestion(name, self.source.names());
+                    format!("there is no preset `{name}`{hint}")
+                }
+                Err(e) => format!("the preset `{name}`: {e}"),
             }
-            Err(e) => self.faults.push(Fault::at(&parent.origin, format_args!("`{name}`: {e}"))),
-        }
+        };
+        self.whole = false;
+        self.faults.push(Fault::at(&parent.origin, what));
     }
 }

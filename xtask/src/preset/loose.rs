@@ -51,14 +51,6 @@ impl Loose {
         &self.shown
     }
 
-    /// The file that was read as `shown`.
-    pub fn path_of(&self, shown: &Path) -> PathBuf {
-        match shown == self.shown {
-            true => self.path.clone(),
-            false => self.repository.root().join(shown),
-        }
-    }
-
     fn beside(&self, name: &str) -> PathBuf {
         self.path.with_file_name(format!("{name}.toml"))
     }

@@ -101,6 +101,8 @@ struct Merged {
     identity: Identity,
     settings: Settings,
     target: String,
+    /// Whether every file could be read: only then can something be missing.
+    whole: bool,
 }
 
 impl Preset {
@@ -117,10 +119,13 @@ impl Preset {
         let (merged, mut faults) = Self::merge(source, name, context);
         let Some(merged) = merged else { return Err(faults) };
         faults.extend(check(&merged, context));
+        let whole = merged.whole;
         match Self::read(merged, context.host) {
             Ok(preset) => faults.sorted().or(preset),
             Err(missing) => {
-                faults.extend(missing);
+                if whole {
+                    faults.extend(missing);
+                }
                 Err(faults.sorted())
             }
         }
@@ -132,7 +137,7 @@ impl Preset {
         name: &str,
         context: &Context<'_>,
     ) -> (Option<Merged>, PresetError) {
-        let (documents, mut faults) = inherits::linearize(source, name);
+        let (inherits::Line { documents, whole }, mut faults) = inherits::linearize(source, name);
         let (variables, wrong) = variables::parse(context.environment);
         faults.extend(wrong);
         let (defines, wrong) = define::parse(context.defines);
@@ -153,11 +158,11 @@ impl Preset {
         documents.iter().filter_map(|d| d.targets.get(&target)).for_each(|s| settings.overlay(s));
         settings.overlay(&variables);
         settings.overlay(&defines);
-        (Some(Merged { identity, settings, target }), faults)
+        (Some(Merged { identity, settings, target, whole }), faults)
     }
 
     fn read(merged: Merged, host: &str) -> Result<Self, PresetError> {
-        let Merged { identity, settings, target } = merged;
+        let Merged { identity, settings, target, .. } = merged;
         let mut faults = PresetError::default();
         let mut keep = |fault: PresetError| faults.extend(fault);
         let executorch = executorch::Executorch::read(&settings).map_err(&mut keep).ok();
@@ -189,7 +194,7 @@ impl Preset {
 
 /// What is wrong with settings that are good each by itself.
 fn check(merged: &Merged, context: &Context<'_>) -> PresetError {
-    let Merged { identity, settings, target } = merged;
+    let Merged { identity, settings, target, .. } = merged;
     let mut faults = PresetError::default();
     if let (false, Some(first)) = (identity.builds_on(context.host), identity.hosts.first()) {
         let hosts: Vec<_> = identity.hosts.iter().map(|host| host.value.as_str()).collect();
@@ -221,11 +226,6 @@ impl Folder {
     /// `presets/` of the workspace at `root`.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
-    }
-
-    /// The workspace.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 
     /// The file of the preset `name`.

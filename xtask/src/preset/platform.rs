@@ -49,7 +49,7 @@ pub fn check_triple(triple: &str) -> Result<(), String> {
         return Ok(());
     }
     let known = || TRIPLES.iter().map(|name| (*name).to_owned());
-    let near = schema::nearest(triple, known()).is_some();
+    let near = TRIPLES.iter().any(|name| strsim::damerau_levenshtein(triple, name) <= 2);
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b))
     };
@@ -79,6 +79,7 @@ pub fn check(
         }
     }
     if let Some(from) = from.filter(|from| from.value == From::Sdk)
+        && check_triple(target).is_ok()
         && let Some(why) = no_sdk(host, target)
     {
         faults.push(
@@ -184,8 +185,8 @@ mod tests {
     fn triples_are_known_or_have_the_form_of_one() {
         assert_eq!(check_triple("aarch64-apple-ios"), Ok(()));
         assert_eq!(check_triple("riscv64gc-unknown-linux-gnu"), Ok(()));
-        insta::assert_snapshot!(check_triple("aarch64-aple-darwin").unwrap_err(), @"");
-        insta::assert_snapshot!(check_triple("linux").unwrap_err(), @"");
+        insta::assert_snapshot!(check_triple("aarch64-aple-darwin").unwrap_err(), @"unknown target `aarch64-aple-darwin`; did you mean `aarch64-apple-darwin`?");
+        insta::assert_snapshot!(check_triple("linux").unwrap_err(), @"unknown target `linux`; known here: x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, aarch64-apple-darwin, x86_64-apple-darwin, aarch64-apple-ios, aarch64-apple-ios-sim");
     }
 
     #[test]

@@ -45,7 +45,9 @@ pub fn text(preset: &Preset, explain: bool) -> String {
     let mut text = format!("# {}: {}\n", preset.identity.name, preset.identity.description);
     let _ = writeln!(text, "# built on {} for {}", preset.host, preset.target);
     let mut table = "";
-    let lines: Vec<_> = preset.settings.iter().map(|(name, set)| (name, line(name, set))).collect();
+    let mut lines: Vec<_> =
+        preset.settings.iter().map(|(name, set)| (name, line(name, set))).collect();
+    lines.sort_by_key(|(name, _)| split(name));
     let width = lines.iter().map(|(_, line)| line.chars().count()).filter(|n| *n <= 60).max();
     let width = width.unwrap_or(0);
     for (name, line) in lines {

@@ -226,22 +226,27 @@ impl Check<'_> {
         let mut fault = Fault::new(format_args!("{subject} requires {}{place}", names.join(", ")));
         fault.origin = origin.cloned();
         let mut set = Vec::new();
+        let mut off = Vec::new();
         for violation in violations {
-            match options.get(&violation.other) {
+            let other = &violation.other;
+            match options.get(other) {
                 // What someone turned off is theirs to turn on.
-                Some(off) => set.push(format!("`{}` is off at {}", violation.other, off.origin)),
-                None if self.is_text(&violation.other) => {
-                    set.push(format!("{} = \"…\"", violation.other));
-                }
+                Some(set) => off.push(format!("`{other}` is off at {}", set.origin)),
+                None if self.is_text(other) => set.push(format!("{other} = \"…\"")),
                 None => {
-                    set.push(format!("{} = true", violation.other));
-                    let name = format!("{}.{}", OPTIONS.name, violation.other);
-                    fault = fault.fix(name, Value::Bool(true));
+                    set.push(format!("{other} = true"));
+                    fault = fault.fix(format!("{}.{other}", OPTIONS.name), Value::Bool(true));
                 }
             }
         }
-        let help = format!("set under `[{}]`: {}", OPTIONS.name, set.join(", "));
-        self.faults.push(fault.help(help));
+        let mut help = Vec::new();
+        if !set.is_empty() {
+            help.push(format!("set under `[{}]`: {}", OPTIONS.name, set.join(", ")));
+        }
+        if !off.is_empty() {
+            help.push(format!("{}: turn it on, or {subject} off", off.join(", ")));
+        }
+        self.faults.push(fault.help(help.join("; ")));
     }
 
     fn is_text(&self, option: &str) -> bool {

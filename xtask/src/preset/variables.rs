@@ -96,7 +96,10 @@ mod tests {
             .with("ETMETAL_TOOLCHAIN_CXXX", "g++")
             .with("ETMETAL_EXECUTORCH_FROM", "wheel");
         let (_, faults) = parse(&environment);
-        insta::assert_snapshot!(faults.to_string(), @"");
+        insta::assert_snapshot!(faults.to_string(), @r#"
+        ETMETAL_EXECUTORCH_FROM=wheel: `executorch.from`: expected "sdk" or "source" or "git", found "wheel"
+        ETMETAL_TOOLCHAIN_CXXX=g++: no setting is called `ETMETAL_TOOLCHAIN_CXXX`; did you mean `ETMETAL_TOOLCHAIN_CXX`?
+        "#);
     }
 
     #[test]

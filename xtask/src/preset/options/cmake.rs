@@ -239,16 +239,22 @@ mod tests {
             "if(NOT (A AND \"B\")) endif()\n",
             "raw([=[ a ]] b ]=] a\\ b -Dx=\"y z\" [x] \"con\\\ntinued\")\n",
         );
-        insta::assert_snapshot!(shown(text), @"");
+        insta::assert_snapshot!(shown(text), @r#"
+        2: set(A b)
+        5: define(X "two words; \"quoted\"" BOOL ${_d})
+        9: if(NOT ( A AND "B" ))
+        9: endif()
+        10: raw(" a ]] b " a b -Dx="y z" [x] "continued")
+        "#);
     }
 
     #[test]
     fn what_is_not_cmake_has_its_line() {
         let error = |text| parse(text).unwrap_err().to_string();
-        insta::assert_snapshot!(error("set(A b)\n)\n"), @"");
-        insta::assert_snapshot!(error("\nset A"), @"");
-        insta::assert_snapshot!(error("\nset(A\n\n"), @"");
-        insta::assert_snapshot!(error("set(\n\"A\n\n"), @"");
-        insta::assert_snapshot!(error("set([==[ ]=] )"), @"");
+        insta::assert_snapshot!(error("set(A b)\n)\n"), @"line 2: expected the name of a command, found ')'");
+        insta::assert_snapshot!(error("\nset A"), @"line 2: expected `(` after `set`");
+        insta::assert_snapshot!(error("\nset(A\n\n"), @"line 2: the `)` of `set` is missing");
+        insta::assert_snapshot!(error("set(\n\"A\n\n"), @"line 2: the end of a quoted argument is missing");
+        insta::assert_snapshot!(error("set([==[ ]=] )"), @"line 1: the `]==]` of a bracket is missing");
     }
 }

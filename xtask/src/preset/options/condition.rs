@@ -354,7 +354,7 @@ mod tests {
             ("EXISTS /x AND OFF_", Some(false)),
             ("X MATCHES \"a\"", None),
             ("X VERSION_LESS 3 OR 1", Some(true)),
-            ("((ON_)", None),
+            ("(ON_ ON_ ON_)", None),
             ("", None),
             ("AND", None),
             ("${ON_}", Some(true)),

@@ -232,7 +232,22 @@ mod tests {
             "EXECUTORCH_Y)\nendfunction()\n",
         ))
         .unwrap();
-        insta::assert_snapshot!(schema.to_toml(), @"");
+        insta::assert_snapshot!(schema.to_toml(), @r#"
+        [options]
+        ENABLE_LOGGING = { type = "BOOL", default = [{ when = 'NOT "${CMAKE_BUILD_TYPE}" STREQUAL "Debug"', value = "OFF" }, { when = '"${CMAKE_BUILD_TYPE}" STREQUAL "Debug"', value = "ON" }] }
+        FILE = { type = "STRING" }
+        PAL = { type = "STRING", choices = ["posix", "minimal"], default = "posix" }
+
+        [[rule]]
+        on = "A"
+        requires = ["B", "C"]
+        when = "NOT EXECUTORCH_PYBIND AND NOT EXECUTORCH_SHARED"
+
+        [[rule]]
+        on = "A"
+        conflicts = ["D"]
+        when = "NOT (NOT EXECUTORCH_PYBIND AND NOT EXECUTORCH_SHARED) AND APPLE"
+        "#);
         let mut schema = schema;
         let preset = "set_overridable_option(EXECUTORCH_EXTRA ON)\nset(EXECUTORCH_NO 1)\n";
         read_preset(preset, &mut schema).unwrap();

@@ -248,7 +248,11 @@ mod tests {
 
     #[test]
     fn requirements_are_followed_to_the_end() {
-        insta::assert_snapshot!(shown(&[("APP", "ON"), ("LOADER", "OFF")], None), @"");
+        insta::assert_snapshot!(shown(&[("APP", "ON"), ("LOADER", "OFF")], None), @"
+        APP Requires MODULE
+        MODULE Requires TENSOR (for APP)
+        MODULE Requires LOADER (for APP)
+        ");
     }
 
     #[test]
