@@ -10,6 +10,7 @@
 
 pub mod cmake;
 pub mod commands;
+pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
 pub mod preset;

@@ -15,7 +15,7 @@ use crate::stage::Stage;
 use crate::steps::{BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, cxx};
+use crate::toolchain::{Installer, Memory, cxx};
 use crate::venv::{Lock, Venv, python};
 use crate::workspace::Workspace;
 
@@ -106,7 +106,8 @@ impl Built {
 pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built> {
     let workspace = Workspace::find()?;
     let environment = Environment::current();
-    let rust = Rust::find(&workspace)?;
+    let tools = Memory::load(workspace.state().join("tools.json"));
+    let rust = Rust::find(&workspace, &tools)?;
     let preset = Preset::resolve(
         &Folder::new(&workspace.root),
         &selection.preset,
@@ -120,7 +121,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     let facts = Facts {
         environment: environment.clone(),
         cxx: cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
-        clang: msl::find_clang(&environment)?.map(MslCompiler::Clang),
+        clang: msl::find_clang(&environment, &tools)?.map(MslCompiler::Clang),
         venv: Venv::new(&workspace, python.clone()),
         workspace,
         rust,
@@ -137,6 +138,9 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     let anything_done = runner.run(&plan.steps)?;
     if !selection.dry_run && anything_done {
         python::remember(&environment, &python, &memory)?;
+    }
+    if !selection.dry_run {
+        tools.store()?;
     }
     Ok(Built {
         stage: plan.stage,

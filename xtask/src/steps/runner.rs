@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow};
 use super::progress::{Progress, Shown};
 use super::stamp::Stamp;
 use super::step::{Input, Step};
+use crate::diagnostics::{Reader, Summary};
 
 /// How to run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,8 +30,25 @@ pub struct Runner {
     options: Options,
 }
 
-/// Lines of a log that an error shows.
+/// Lines of a log that an error shows where no line of it is known to be the reason.
 const TAIL: usize = 25;
+
+/// What programs printed, as far as it is kept.
+#[derive(Debug, Default)]
+struct Output {
+    reader: Reader,
+    tail: VecDeque<String>,
+}
+
+impl Output {
+    fn line(&mut self, line: &str) {
+        self.reader.line(line);
+        self.tail.push_back(line.to_owned());
+        if self.tail.len() > TAIL {
+            self.tail.pop_front();
+        }
+    }
+}
 
 impl Runner {
     /// A runner that keeps stamps and logs in `state`; `root` is the repository.
@@ -88,26 +106,27 @@ impl Runner {
             }
             _ => {}
         }
-        let mut tail = VecDeque::new();
-        match self.actions(step, &log, &shown, &mut tail).and_then(|()| now.succeeded(step)) {
+        let mut output = Output::default();
+        let made = self.actions(step, &log, &shown, &mut output).and_then(|()| now.succeeded(step));
+        let summary = std::mem::take(&mut output.reader).finish();
+        match made {
             Ok(made) => {
-                shown.done();
+                shown.done(summary.warning_text(&self.shown(&log)));
                 made.store(&stamp)
             }
             Err(error) => {
                 shown.failed();
-                Err(self.failure(step, &error, &log, tail))
+                Err(self.failure(step, &error, &log, &output.tail, &summary))
             }
         }
     }
 
-    fn actions(
-        &self,
-        step: &Step,
-        log: &Path,
-        shown: &Shown,
-        tail: &mut VecDeque<String>,
-    ) -> Result<()> {
+    /// `path` as it is shown to people.
+    fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+
+    fn actions(&self, step: &Step, log: &Path, shown: &Shown, output: &mut Output) -> Result<()> {
         let context = || format!("cannot write the log {}", log.display());
         std::fs::create_dir_all(log.parent().context("a log lies in a folder")?)
             .with_context(context)?;
@@ -123,10 +142,7 @@ impl Runner {
                     eprintln!("{line}");
                 }
                 shown.line(line);
-                tail.push_back(line.to_owned());
-                if tail.len() > TAIL {
-                    tail.pop_front();
-                }
+                output.line(line);
                 Ok(())
             })?;
         }
@@ -138,12 +154,15 @@ impl Runner {
         step: &Step,
         error: &anyhow::Error,
         log: &Path,
-        tail: VecDeque<String>,
+        tail: &VecDeque<String>,
+        summary: &Summary,
     ) -> anyhow::Error {
         let mut text = format!("step \"{}\" failed: {error:#}", step.name);
-        if !tail.is_empty() && !self.options.verbose {
-            let log = log.strip_prefix(&self.root).unwrap_or(log);
-            text += &format!("\n--- the end of {}", log.display());
+        let log = self.shown(log);
+        if let Some(errors) = summary.error_text(&log) {
+            text += &format!("\n{errors}");
+        } else if !tail.is_empty() && !self.options.verbose {
+            text += &format!("\n--- the end of {log}");
             for line in tail {
                 text += &format!("\n  | {line}");
             }
@@ -167,7 +186,8 @@ impl Runner {
 
 /// Prints a step as shell.
 fn show(index: usize, total: usize, step: &Step, reason: Option<&str>) {
-    println!("{}", render(index, total, step, reason));
+    // Whoever reads may stop early, as `head` does.
+    let _ = writeln!(std::io::stdout(), "{}", render(index, total, step, reason));
 }
 
 /// A step as shell, with its reason as a comment.
@@ -283,6 +303,20 @@ mod tests {
         assert!(bench.run(&bench.steps("exit 7"), Options::default()).is_err());
         bench.run(&bench.steps(""), Options::default()).unwrap();
         assert_eq!(bench.trace(), "bc", "a was made before");
+    }
+
+    #[test]
+    fn a_failure_shows_the_errors_among_many_lines() {
+        let bench = Bench::new();
+        let script = "echo 'a.cpp:3:5: error: no such thing'; seq 100; exit 1";
+        let error = bench.run(&bench.steps(script), Options::default()).unwrap_err().to_string();
+        let (_, shown) = error.split_once('\n').unwrap();
+        insta::assert_snapshot!(shown, @"
+        the compiler says:
+          | a.cpp:3:5: no such thing
+        The whole output is in state/logs/b.log
+        What to do: try harder
+        ");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 pub mod cxx;
 pub mod install;
+pub mod memory;
 pub mod msl;
 pub mod rust;
 pub mod version;
 
 pub use install::Installer;
+pub use memory::Memory;
 pub use version::Version;
 
 use std::path::{Path, PathBuf};
