@@ -20,6 +20,7 @@ pub mod stage;
 pub mod steps;
 pub mod test_count;
 pub mod toolchain;
+pub mod torch;
 pub mod venv;
 pub mod workspace;
 

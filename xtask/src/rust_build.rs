@@ -110,7 +110,7 @@ impl RustBuild<'_> {
             key: self.key(),
             inputs,
             actions: vec![Action::Run(self.cargo_build())],
-            outputs: vec![self.library(), self.program()],
+            outputs: vec![self.library().into(), self.program().into()],
             hint: "see the compiler's messages in the log, or run the command above by hand"
                 .to_owned(),
         }

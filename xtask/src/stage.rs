@@ -75,7 +75,7 @@ impl Stage {
                     parked: self.beside(".old"),
                 },
             ],
-            outputs: vec![self.program(), self.library(), self.msl_compiler()],
+            outputs: [self.program(), self.library(), self.msl_compiler()].map(Into::into).into(),
             hint: "see the log; the previous stage, if there was one, is still in place".to_owned(),
         }
     }

@@ -114,7 +114,8 @@ impl Model {
         let file = codemodel.json_file.context("the codemodel is in no file")?;
         let codemodel: Codemodel = json(&reply.join(file))?;
         // One configuration, as the generators in use have; else the first.
-        let configuration = codemodel.configurations.first().context("there is no configuration")?;
+        let configuration =
+            codemodel.configurations.first().context("there is no configuration")?;
         let mut targets = Vec::new();
         for reference in &configuration.targets {
             let target: TargetReply = json(&reply.join(&reference.json_file))?;

@@ -1,5 +1,7 @@
 //! The C++ side: ExecuTorch's glue, linked with the Rust library into libetmetal.
 
+pub mod file_api;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -97,7 +99,7 @@ impl CmakeBuild<'_> {
             key: self.key("configure"),
             inputs,
             actions: vec![Action::Run(self.configure())],
-            outputs: vec![self.folder().join("CMakeCache.txt")],
+            outputs: vec![self.folder().join("CMakeCache.txt").into()],
             hint: "see CMake's messages in the log; `cargo xtask doctor` checks the tools"
                 .to_owned(),
         }
@@ -153,7 +155,7 @@ impl CmakeBuild<'_> {
             actions: vec![Action::Run(
                 self.cmake().arg("--build").arg(self.folder()).arg("--parallel"),
             )],
-            outputs: vec![self.folder().join(library)],
+            outputs: vec![self.folder().join(library).into()],
             hint: "see the compiler's messages in the log".to_owned(),
         }
     }

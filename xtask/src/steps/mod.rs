@@ -12,4 +12,4 @@ pub mod step;
 
 pub use lock::BuildLock;
 pub use runner::{Options, Runner};
-pub use step::{Action, Input, Step};
+pub use step::{Action, Input, Output, Step};

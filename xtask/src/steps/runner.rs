@@ -70,11 +70,11 @@ impl Runner {
             let reason = self.reason(step, &now, &ran);
             if self.options.dry_run {
                 show(index, steps.len(), step, reason.as_deref());
-            } else if let Some(reason) = &reason {
-                let shown = progress.begin(index, step.name, reason);
-                self.perform(step, now, shown)?;
             }
-            if reason.is_some() {
+            let Some(reason) = reason else { continue };
+            if self.options.dry_run
+                || self.perform(step, now, progress.begin(index, step.name, &reason))?
+            {
                 ran.insert(&step.key);
             }
         }
@@ -91,15 +91,18 @@ impl Runner {
                 Input::Step(key) if ran.contains(key.as_str()) => {
                     Some(format!("{key} was made anew"))
                 }
+                Input::Tool(text) => Some((*text).to_owned()),
                 _ => None,
             })
         })
     }
 
-    fn perform(&self, step: &Step, now: Stamp, shown: Shown) -> Result<()> {
+    /// Does the step; false if it left everything as it was before.
+    fn perform(&self, step: &Step, now: Stamp, shown: Shown) -> Result<bool> {
         let log = self.state.join("logs").join(format!("{}.log", step.key));
         // Without the stamp an interrupted step counts as not made.
         let stamp = self.stamp_path(&step.key);
+        let last = Stamp::load(&stamp);
         match std::fs::remove_file(&stamp) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(e).with_context(|| format!("cannot remove {}", stamp.display()));
@@ -112,7 +115,10 @@ impl Runner {
         match made {
             Ok(made) => {
                 shown.done(summary.warning_text(&self.shown(&log)));
-                made.store(&stamp)
+                let asked = step.inputs.iter().any(|input| matches!(input, Input::Tool(_)));
+                let made = if asked { made.unless_same(last.clone()) } else { made };
+                made.store(&stamp)?;
+                Ok(Some(made) != last)
             }
             Err(error) => {
                 shown.failed();
@@ -233,7 +239,7 @@ mod tests {
                 actions: vec![Action::Run(
                     Invocation::new("sh").args(["-ec", &script]).cwd(self.folder.path()),
                 )],
-                outputs: vec![self.at(name)],
+                outputs: vec![self.at(name).into()],
                 hint: "try harder".into(),
             }
         }
@@ -270,6 +276,24 @@ mod tests {
         assert_eq!(bench.trace(), "ab");
         bench.run(&steps, Options { force: true, ..Options::default() }).unwrap();
         assert_eq!(bench.trace(), "abc");
+    }
+
+    #[test]
+    fn a_tool_that_knows_its_own_inputs_runs_each_time_and_tells_by_what_it_leaves() {
+        let bench = Bench::new();
+        let mut steps = bench.steps("");
+        let Action::Run(copy) = &mut steps[0].actions[0] else { unreachable!() };
+        *copy = Invocation::new("sh")
+            .args(["-ec", "echo a >> trace; cmp -s in a || cp in a"])
+            .cwd(bench.folder.path());
+        steps[0].inputs = vec![Input::Tool("the tool looks for changes")];
+        assert!(bench.run(&steps, Options::default()).unwrap());
+        assert_eq!(bench.trace(), "abc");
+        assert!(!bench.run(&steps, Options::default()).unwrap(), "it left all as it was");
+        assert_eq!(bench.trace(), "a");
+        std::fs::write(bench.at("in"), "2").unwrap();
+        assert!(bench.run(&steps, Options::default()).unwrap());
+        assert_eq!(bench.trace(), "ab");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::cmake::file_api::Model;
 use crate::process::{Invocation, quote};
 
 /// One unit of work.
@@ -18,10 +19,55 @@ pub struct Step {
     pub inputs: Vec<Input>,
     /// What to do, in order.
     pub actions: Vec<Action>,
-    /// The files that are there afterwards.
-    pub outputs: Vec<PathBuf>,
+    /// What is there afterwards.
+    pub outputs: Vec<Output>,
     /// What to do about a failure, for people.
     pub hint: String,
+}
+
+/// Something that a step leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A file or a folder.
+    Path(PathBuf),
+    /// What CMake says that a build folder makes.
+    CmakeTargets {
+        /// The configured folder.
+        build: PathBuf,
+        /// Targets whose files have to be there; those of others count where they are.
+        required: Vec<String>,
+    },
+}
+
+impl From<PathBuf> for Output {
+    fn from(path: PathBuf) -> Self {
+        Output::Path(path)
+    }
+}
+
+impl Output {
+    /// The files and folders themselves, now that the step is done.
+    ///
+    /// # Errors
+    /// CMake cannot be asked, or it knows no target that is required.
+    pub fn paths(&self) -> Result<Vec<PathBuf>> {
+        let (build, required) = match self {
+            Output::Path(path) => return Ok(vec![path.clone()]),
+            Output::CmakeTargets { build, required } => (build, required),
+        };
+        let model = Model::read(build)?;
+        let mut paths = Vec::new();
+        for name in required {
+            let target = model.target(name);
+            let target = target
+                .with_context(|| format!("CMake has no target `{name}` in {}", build.display()))?;
+            paths.extend(target.artifacts.iter().cloned());
+        }
+        let others = model.targets.iter().filter(|target| !required.contains(&target.name));
+        let others = others.flat_map(|target| &target.artifacts);
+        paths.extend(others.filter(|path| path.exists()).cloned());
+        Ok(paths)
+    }
 }
 
 /// Something that a step's result depends on.
@@ -33,6 +79,9 @@ pub enum Input {
     Value(String, String),
     /// Another step, by its key: when that one runs, this one runs.
     Step(String),
+    /// Files that only the tool itself knows: it runs every time, and says by what it leaves
+    /// whether anything changed. The text says so for people.
+    Tool(&'static str),
 }
 
 /// One thing to do.
