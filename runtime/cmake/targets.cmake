@@ -109,8 +109,6 @@ function(etmetal_link target executorch)
       ${target}
       PRIVATE
       "LINKER:--version-script=${exports}"
-      # Its own calls of the C ABI stay its own, whatever else the process holds.
-      "LINKER:-Bsymbolic-functions"
       "LINKER:-Bsymbolic"
       "LINKER:-z,defs"
       "LINKER:-z,nodelete"
