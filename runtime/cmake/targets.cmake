@@ -65,8 +65,7 @@ function(etmetal_compile target executorch root)
   )
 endfunction()
 
-# What the Rust half needs of the system: libraries and link options, in the variables
-# `libraries` and `options`.
+# What the Rust half needs of the system, in the variable `libraries`.
 function(etmetal_system_libraries libraries)
   if(APPLE)
     set(found objc)
@@ -77,7 +76,8 @@ function(etmetal_system_libraries libraries)
     endforeach()
   else()
     find_package(Threads REQUIRED)
-    set(found Threads::Threads m)
+    # By name and not as a target: who finds an installed package would have to find that first.
+    set(found ${CMAKE_THREAD_LIBS_INIT} m)
   endif()
   set(${libraries} ${found} ${CMAKE_DL_LIBS} PARENT_SCOPE)
 endfunction()

@@ -55,27 +55,37 @@ impl Stage {
 
     /// Fills a new folder beside the stage and then puts it in the stage's place, so that a
     /// build that fails leaves the stage as it was.
-    pub fn step(&self, build: &CmakeBuild<'_>, msl: &MslCompiler) -> Step {
+    ///
+    /// `msl` is what compiles shaders; nothing for a build of ExecuTorch without this project's
+    /// delegate, whose stage holds what ExecuTorch installs.
+    pub fn step(&self, build: &CmakeBuild<'_>, msl: Option<&MslCompiler>) -> Step {
         let new = Stage::new(self.beside(".new"));
         let install = build.cmake().arg("--install").arg(build.folder()).arg("--prefix");
-        Step {
-            name: "Stage",
-            key: format!("stage-{}-{}", build.rust.preset.identity.name, build.triple),
-            inputs: vec![Input::Step(build.compile_key()), Input::Step(build.rust.key())],
-            actions: vec![
-                Action::Remove(new.root.clone()),
-                Action::Run(install.arg(&new.root)),
+        let mut inputs = vec![Input::Step(build.compile_key())];
+        let mut actions =
+            vec![Action::Remove(new.root.clone()), Action::Run(install.arg(&new.root))];
+        let mut outputs = vec![self.root.clone()];
+        if let Some(msl) = msl {
+            inputs.push(Input::Step(build.rust.key()));
+            actions.extend([
                 Action::MakeFolder(new.root.join("bin")),
                 Action::Copy(build.rust.program(), new.program()),
                 Action::MakeFolder(new.root.join("lib/etmetal")),
                 Action::Write(new.msl_compiler(), msl.file_text()),
-                Action::Replace {
-                    from: new.root,
-                    to: self.root.clone(),
-                    parked: self.beside(".old"),
-                },
-            ],
-            outputs: [self.program(), self.library(), self.msl_compiler()].map(Into::into).into(),
+            ]);
+            outputs = vec![self.program(), self.library(), self.msl_compiler()];
+        }
+        actions.push(Action::Replace {
+            from: new.root,
+            to: self.root.clone(),
+            parked: self.beside(".old"),
+        });
+        Step {
+            name: "Stage",
+            key: build.key("stage"),
+            inputs,
+            actions,
+            outputs: outputs.into_iter().map(Into::into).collect(),
             hint: "see the log; the previous stage, if there was one, is still in place".to_owned(),
         }
     }

@@ -40,6 +40,16 @@ impl Workspace {
         self.target.join("venv")
     }
 
+    /// Where ExecuTorch's sources are fetched to.
+    pub fn executorch(&self) -> PathBuf {
+        self.target.join("executorch")
+    }
+
+    /// How the sources of the last build were compiled, for editors (`.clangd` names the folder).
+    pub fn compile_commands(&self) -> PathBuf {
+        self.target.join("compile_commands.json")
+    }
+
     /// CMake's build folder.
     pub fn cmake(&self, preset: &str, triple: &str) -> PathBuf {
         self.target.join("cmake").join(preset).join(triple)

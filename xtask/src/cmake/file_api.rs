@@ -20,7 +20,7 @@ pub fn query(build: &Path) -> Vec<Action> {
     let query = r#"{"requests":[{"kind":"codemodel","version":2}]}"#;
     vec![
         Action::MakeFolder(folder.clone()),
-        Action::Write(folder.join("query.json"), format!("{query}\n")),
+        Action::Write(folder.join("query.json"), query.to_owned()),
     ]
 }
 

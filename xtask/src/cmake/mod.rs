@@ -1,17 +1,18 @@
-//! The C++ side: ExecuTorch's glue, linked with the Rust library into libetmetal.
+//! The C++ side: ExecuTorch's glue, linked with the Rust library into libetmetal; or all of
+//! ExecuTorch with that as a part of it.
 
+mod configure;
 pub mod file_api;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use crate::executorch::Sdk;
+use crate::executorch::Executorch;
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::rust_build::{RustBuild, variables};
-use crate::steps::{Action, Input, Step};
+use crate::steps::{Action, Input, Output, Step};
 use crate::toolchain::identity;
 use crate::venv::{self, Venv};
 
@@ -34,11 +35,13 @@ pub struct CmakeBuild<'a> {
     /// The environment with CMake and Ninja.
     pub venv: &'a Venv,
     /// ExecuTorch.
-    pub sdk: &'a Sdk,
+    pub executorch: &'a Executorch,
     /// The C++ compiler.
     pub cxx: &'a Path,
-    /// The triple of the target.
-    pub triple: &'a str,
+    /// The program that compilers are started with.
+    pub launcher: Option<&'a Path>,
+    /// The Python of the PyTorch in use.
+    pub torch_python: Option<&'a Path>,
 }
 
 impl CmakeBuild<'_> {
@@ -51,27 +54,41 @@ impl CmakeBuild<'_> {
     /// # Errors
     /// `runtime/CMakeLists.txt` is not there.
     pub fn check(&self) -> Result<()> {
-        let lists = self.source().join("CMakeLists.txt");
+        let lists = self.runtime().join("CMakeLists.txt");
         ensure!(lists.is_file(), "{} is missing: is the working copy whole?", lists.display());
         Ok(())
     }
 
-    fn source(&self) -> PathBuf {
+    fn runtime(&self) -> PathBuf {
         self.rust.workspace.root.join("runtime")
+    }
+
+    /// The CMake project: this one's, or ExecuTorch's with this one included.
+    fn source(&self) -> PathBuf {
+        match self.executorch {
+            Executorch::Sdk(_) => self.runtime(),
+            Executorch::Tree(tree) => tree.root.clone(),
+        }
+    }
+
+    /// What adds this project's delegate to ExecuTorch's CMake project.
+    fn project_include(&self) -> PathBuf {
+        self.runtime().join("cmake/executorch-include.cmake")
     }
 
     /// CMake's build folder.
     pub fn folder(&self) -> PathBuf {
-        self.rust.workspace.cmake(&self.preset().identity.name, self.triple)
+        self.rust.workspace.cmake(&self.preset().identity.name, &self.preset().target)
     }
 
     /// Where the build is installed in the end.
     pub fn stage(&self) -> PathBuf {
-        self.rust.workspace.stage(&self.preset().identity.name, self.triple)
+        self.rust.workspace.stage(&self.preset().identity.name, &self.preset().target)
     }
 
-    fn key(&self, what: &str) -> String {
-        format!("{what}-{}-{}", self.preset().identity.name, self.triple)
+    /// The key of the step `what` of this preset and target.
+    pub fn key(&self, what: &str) -> String {
+        format!("{what}-{}-{}", self.preset().identity.name, self.preset().target)
     }
 
     /// The key of the step that compiles.
@@ -85,78 +102,76 @@ impl CmakeBuild<'_> {
     }
 
     /// Configures the build folder anew.
-    pub fn configure_step(&self) -> Step {
+    ///
+    /// # Errors
+    /// The preset's options contradict what it builds.
+    pub fn configure_step(&self) -> Result<Step> {
         let mut inputs = vec![
             Input::Step(venv::KEY.to_owned()),
-            Input::Path(self.source().join("CMakeLists.txt")),
-            Input::Path(self.source().join("cmake")),
+            Input::Path(self.runtime().join("CMakeLists.txt")),
+            Input::Path(self.runtime().join("cmake")),
             Input::Path(self.rust.workspace.root.join("Cargo.toml")),
             Input::Value("the C++ compiler".into(), identity(self.cxx)),
         ];
+        if let Executorch::Tree(tree) = self.executorch
+            && tree.remote.is_some()
+        {
+            inputs.push(tree.input());
+        }
         inputs.extend(variables(self.rust.environment, &VARIABLES));
-        Step {
-            name: "C++ configuration",
+        let mut actions = file_api::query(&self.folder());
+        actions.push(Action::Run(self.configure()?));
+        Ok(Step {
+            name: match self.executorch {
+                Executorch::Sdk(_) => "C++ configuration",
+                Executorch::Tree(_) => "ExecuTorch's configuration",
+            },
             key: self.key("configure"),
             inputs,
-            actions: vec![Action::Run(self.configure())],
+            actions,
             outputs: vec![self.folder().join("CMakeCache.txt").into()],
             hint: "see CMake's messages in the log; `cargo xtask doctor` checks the tools"
                 .to_owned(),
-        }
-    }
-
-    fn configure(&self) -> Invocation {
-        let toolchain = &self.preset().toolchain;
-        let generator = &toolchain.generator.value;
-        let mut invocation = self
-            .cmake()
-            .args(["--fresh", "-G", generator, "-S"])
-            .arg(self.source())
-            .arg("-B")
-            .arg(self.folder());
-        let mut define = |name: &str, value: OsString| {
-            let mut text = OsString::from(format!("-D{name}="));
-            text.push(value);
-            invocation = invocation.clone().arg(text);
-        };
-        define("CMAKE_BUILD_TYPE", self.preset().build.cmake_type().into());
-        define("CMAKE_CXX_COMPILER", self.cxx.into());
-        if generator.starts_with("Ninja") {
-            define("CMAKE_MAKE_PROGRAM", self.venv.program("ninja").into());
-        }
-        if let Some(launcher) = &toolchain.launcher {
-            define("CMAKE_CXX_COMPILER_LAUNCHER", launcher.value.clone().into());
-        }
-        if !toolchain.cxxflags.is_empty() {
-            define("CMAKE_CXX_FLAGS", toolchain.cxxflags.join(" ").into());
-        }
-        if !self.preset().link.flags.is_empty() {
-            define("CMAKE_SHARED_LINKER_FLAGS", self.preset().link.flags.join(" ").into());
-        }
-        define("CMAKE_PREFIX_PATH", self.sdk.root.clone().into());
-        define("CMAKE_INSTALL_PREFIX", self.stage().into());
-        define("CMAKE_INSTALL_LIBDIR", "lib".into());
-        define("ETMETAL_RUST_LIBRARY", self.rust.library().into());
-        invocation
+        })
     }
 
     /// Compiles and links.
     pub fn compile_step(&self) -> Step {
-        let library = if cfg!(target_os = "macos") { "libetmetal.dylib" } else { "libetmetal.so" };
+        let mut inputs = vec![Input::Step(self.key("configure"))];
+        let mut required = Vec::new();
+        if self.has_etmetal() {
+            inputs.push(Input::Step(self.rust.key()));
+            inputs.push(Input::Path(self.runtime().join("cpp")));
+            inputs.push(Input::Path(self.runtime().join("include")));
+            required.push("etmetal".to_owned());
+        }
+        let build = self.cmake().arg("--build").arg(self.folder()).arg("--parallel");
+        let mut actions = vec![Action::Run(build)];
+        if self.writes_compile_commands() {
+            let made = self.folder().join("compile_commands.json");
+            actions.push(Action::Copy(made, self.rust.workspace.compile_commands()));
+        }
+        let name = match self.executorch {
+            Executorch::Sdk(_) => "C++ glue and libetmetal",
+            Executorch::Tree(tree) => {
+                inputs.push(tree.input());
+                required.push("executorch_core".to_owned());
+                if self.has_etmetal() { "ExecuTorch and libetmetal" } else { "ExecuTorch" }
+            }
+        };
         Step {
-            name: "C++ glue and libetmetal",
+            name,
             key: self.compile_key(),
-            inputs: vec![
-                Input::Step(self.key("configure")),
-                Input::Step(self.rust.key()),
-                Input::Path(self.source().join("cpp")),
-                Input::Path(self.source().join("include")),
-            ],
-            actions: vec![Action::Run(
-                self.cmake().arg("--build").arg(self.folder()).arg("--parallel"),
-            )],
-            outputs: vec![self.folder().join(library).into()],
+            inputs,
+            actions,
+            outputs: vec![Output::CmakeTargets { build: self.folder(), required }],
             hint: "see the compiler's messages in the log".to_owned(),
         }
+    }
+
+    /// Whether the generator writes `compile_commands.json`.
+    fn writes_compile_commands(&self) -> bool {
+        let generator = &self.preset().toolchain.generator.value;
+        generator.starts_with("Ninja") || generator.contains("Makefiles")
     }
 }

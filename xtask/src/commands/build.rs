@@ -4,18 +4,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
-use crate::executorch;
+use crate::executorch::{Executorch, Sdk, Tree, tree};
 use crate::preset::{Folder, Preset};
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, Memory, cxx};
+use crate::toolchain::{Installer, Memory, cxx, launcher};
+use crate::torch::Torch;
 use crate::venv::{Lock, Venv, python};
 use crate::workspace::Workspace;
 
@@ -121,6 +122,8 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     let facts = Facts {
         environment: environment.clone(),
         cxx: cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
+        launcher: launcher::find(&environment, preset.toolchain.launcher.as_ref())?,
+        torch_python: torch_python(&environment, &preset),
         clang: msl::find_clang(&environment, &tools)?.map(MslCompiler::Clang),
         venv: Venv::new(&workspace, python.clone()),
         workspace,
@@ -161,6 +164,9 @@ struct Facts {
     preset: Preset,
     venv: Venv,
     cxx: PathBuf,
+    launcher: Option<PathBuf>,
+    /// The Python of the PyTorch in use, for ExecuTorch from source.
+    torch_python: Option<PathBuf>,
     /// The machine's clang; zig's is provided where there is none.
     clang: Option<MslCompiler>,
 }
@@ -173,9 +179,14 @@ struct Plan {
 fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
     let lock = |name| Lock::load(&facts.workspace, name);
     let sdk_lock = lock("sdk")?;
-    let sdk = executorch::provide(&facts.preset, &facts.venv, &sdk_lock)?;
-    let tools = ["cmake", "ninja"].map(|name| facts.venv.program(name));
-    let mut steps = vec![facts.venv.make_step(&sdk_lock, [sdk.files(), tools.to_vec()].concat())];
+    let executorch = Executorch::new(&facts.preset, &facts.workspace, &facts.venv, &sdk_lock)?;
+    let mut needed = ["cmake", "ninja"].map(|name| facts.venv.program(name)).to_vec();
+    needed.extend(Sdk::at(&facts.venv).files());
+    let mut steps = vec![facts.venv.make_step(&sdk_lock, needed)];
+    if let Executorch::Tree(tree) = &executorch {
+        check_torch(facts)?;
+        steps.extend(tree.fetch_step());
+    }
     let msl = match &facts.clang {
         Some(clang) => clang.clone(),
         None => {
@@ -194,23 +205,49 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
         preset: &facts.preset,
         rust: &facts.rust,
         environment: &facts.environment,
+        launcher: facts.launcher.as_deref(),
     };
     let cmake = CmakeBuild {
         rust: &rust,
         venv: &facts.venv,
-        sdk: &sdk,
+        executorch: &executorch,
         cxx: &facts.cxx,
-        triple: &facts.rust.host,
+        launcher: facts.launcher.as_deref(),
+        torch_python: facts.torch_python.as_deref(),
     };
     cmake.check()?;
     let stage = Stage::new(cmake.stage());
-    steps.extend([
-        rust.step(),
-        cmake.configure_step(),
-        cmake.compile_step(),
-        stage.step(&cmake, &msl),
-    ]);
+    let msl = cmake.has_etmetal().then_some(&msl);
+    steps.extend(msl.is_some().then(|| rust.step()));
+    steps.extend([cmake.configure_step()?, cmake.compile_step(), stage.step(&cmake, msl)]);
     Ok(Plan { steps, stage })
+}
+
+/// The Python of the PyTorch in use, where ExecuTorch's own build may want it.
+fn torch_python(environment: &Environment, preset: &Preset) -> Option<PathBuf> {
+    if !tree::is_from_source(preset) {
+        return None;
+    }
+    let active = environment.get("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("bin/python"));
+    let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
+    Torch::of(&python).map(|_| python)
+}
+
+/// Refuses options that need PyTorch where there is none: CMake would find that out late.
+fn check_torch(facts: &Facts) -> Result<()> {
+    let Some(option) = Tree::needs_torch(&facts.preset) else { return Ok(()) };
+    if facts.torch_python.is_some() {
+        return Ok(());
+    }
+    let how = match facts.preset.executorch.options.get(option) {
+        Some(set) => format!("{}: `{option}` is on", set.origin),
+        None => format!("`{option}` is on (ExecuTorch's default, or for `backend.metal`)"),
+    };
+    bail!(
+        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found. Activate \
+         the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
+         `{option} = false` under [executorch.options]"
+    )
 }
 
 #[cfg(test)]
@@ -240,9 +277,12 @@ mod tests {
             let path = "/usr/bin/clang++-19".into();
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
+        let preset = Preset::resolve(&source, preset, "linux", triple, &defines).unwrap();
+        let launcher = preset.toolchain.launcher.as_ref();
+        let launcher = launcher.map(|set| format!("/usr/bin/{}", set.value).into());
         Facts {
             environment: Environment::default().with("HOME", "/home/me"),
-            preset: Preset::resolve(&source, preset, "linux", triple, &defines).unwrap(),
+            preset,
             rust: Rust {
                 version: Version(1, 95, 0),
                 verbose_version: "rustc 1.95.0".into(),
@@ -253,6 +293,8 @@ mod tests {
                 Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
             ),
             cxx: "/usr/bin/c++".into(),
+            launcher,
+            torch_python: None,
             workspace,
             clang,
         }
@@ -291,6 +333,70 @@ mod tests {
         insta::assert_snapshot!(shown("metal-debug", &defines, false, Extras { bench: true }));
     }
 
+    const SOURCE: [&str; 3] = [
+        "executorch.from=source",
+        "executorch.path=deps/executorch",
+        "executorch.options.BUILD_PORTABLE_OPS=OFF",
+    ];
+
+    /// A checkout at `deps/executorch` below `folder`.
+    fn checkout(folder: &Path, version: &str, submodules: &[&str]) {
+        let root = folder.join("deps/executorch");
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("CMakeLists.txt"), "").unwrap();
+        std::fs::write(root.join("version.txt"), version).unwrap();
+        let text: String =
+            submodules.iter().map(|path| format!("[submodule]\n\tpath = {path}\n")).collect();
+        std::fs::write(root.join(".gitmodules"), text).unwrap();
+    }
+
+    #[test]
+    fn the_plan_of_a_source_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        checkout(folder.path(), "1.5.0\n", &[]);
+        let mut defines = SOURCE.to_vec();
+        defines.extend(["executorch.options.LOG_LEVEL=Debug", "toolchain.launcher=sccache"]);
+        let facts = facts(folder.path(), "metal", &defines, true);
+        insta::assert_snapshot!(shown_of(&folder, &facts, Extras::default()));
+    }
+
+    #[test]
+    fn the_plan_of_a_git_revision_without_etmetal() {
+        let folder = tempfile::tempdir().unwrap();
+        let defines = [
+            "executorch.from=git",
+            "executorch.url=https://example.org/executorch.git",
+            "executorch.rev=release/1.5",
+            "executorch.options.BUILD_PORTABLE_OPS=OFF",
+            "backend.metal=off",
+        ];
+        let facts = facts(folder.path(), "metal", &defines, false);
+        insta::assert_snapshot!(shown_of(&folder, &facts, Extras::default()));
+    }
+
+    #[test]
+    fn a_source_tree_that_cannot_be_built_is_refused_at_once() {
+        let refused = |defines: &[&str], version: &str, submodules: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            checkout(folder.path(), version, submodules);
+            let defines: Vec<_> = SOURCE.iter().chain(defines).copied().collect();
+            let facts = facts(folder.path(), "metal", &defines, true);
+            let error = plan(&facts, Extras::default()).err().unwrap();
+            format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
+        };
+        let submodules = ["third-party/json", "third-party/pybind11", "third-party/gflags"];
+        let options = ["executorch.options.BUILD_SHARED=OFF", "executorch.options.BUILD_METAL=0"];
+        let messages = [
+            refused(&[], "1.4.0", &submodules),
+            refused(&["executorch.path=gone"], "1.5.0", &[]),
+            refused(&["executorch.path=deps"], "1.5.0", &[]),
+            refused(&options, "1.5.0", &[]),
+            refused(&["backend.metal=upstream"], "1.5.0", &[]),
+            refused(&["executorch.options.BUILD_PYBIND=ON"], "1.5.0", &[]),
+        ];
+        insta::assert_snapshot!(messages.join("\n\n"));
+    }
+
     #[test]
     fn flags_of_the_environment_are_kept() {
         let folder = tempfile::tempdir().unwrap();
@@ -319,7 +425,8 @@ mod tests {
         let nothing = || {};
         let version = refused(&["executorch.version=1.4.0"], &nothing);
         insta::assert_snapshot!(version, @"-D executorch.version=1.4.0: the preset wants ExecuTorch 1.4.0, but ROOT/xtask/lock/requirements-sdk.txt pins 1.5.1: change one of them");
-        insta::assert_snapshot!(refused(&["executorch.from=git"], &nothing), @r#"-D executorch.from=git: `executorch.from = "git"` is not yet supported; use "sdk""#);
+        let off = refused(&["backend.metal=off"], &nothing);
+        insta::assert_snapshot!(off, @r#"-D backend.metal=off: `backend.metal` is not "etmetal", and the SDK (presets/base.toml:7:8) holds no other Metal backend: nothing is left to build. Build ExecuTorch from source, or set `backend.metal = "etmetal"`"#);
         let lists = folder.path().join("runtime/CMakeLists.txt");
         let missing = refused(&[], &|| std::fs::remove_file(&lists).unwrap());
         insta::assert_snapshot!(missing, @"ROOT/runtime/CMakeLists.txt is missing: is the working copy whole?");

@@ -2,6 +2,7 @@
 
 pub mod cxx;
 pub mod install;
+pub mod launcher;
 pub mod memory;
 pub mod msl;
 pub mod rust;
