@@ -40,6 +40,10 @@ pub struct Cli {
 enum Command {
     /// Build a preset into target/stage
     Build(commands::build::Build),
+    /// Build what is missing, then put the result into a prefix
+    Install(commands::install::Install),
+    /// Remove what builds have left
+    Clean(commands::clean::Clean),
     /// Build what is missing, then run a model: `etmetal run ARGS`
     Run(commands::run::Run),
     /// Build what is missing, run every lint and test, and count
@@ -60,6 +64,8 @@ impl Cli {
         let good = |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         match self.command {
             Command::Build(build) => build.run().map(done),
+            Command::Install(install) => install.run().map(done),
+            Command::Clean(clean) => clean.run().map(done),
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),

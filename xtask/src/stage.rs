@@ -53,6 +53,18 @@ impl Stage {
         self.root.with_file_name(name)
     }
 
+    /// Puts the stage into `prefix`.
+    pub fn install_step(&self, build: &CmakeBuild<'_>, prefix: &Path) -> Step {
+        Step {
+            name: "Installation",
+            key: build.key("install"),
+            inputs: vec![Input::Step(build.key("stage"))],
+            actions: vec![Action::Install(self.root.clone(), prefix.to_owned())],
+            outputs: vec![prefix.join(crate::steps::install::LIST).into()],
+            hint: format!("check that {} may be written", prefix.display()),
+        }
+    }
+
     /// Fills a new folder beside the stage and then puts it in the stage's place, so that a
     /// build that fails leaves the stage as it was.
     ///

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
-use crate::preset::{Folder, Preset};
+use crate::preset::backend::Metal;
+use crate::preset::{Folder, Preset, Sourced};
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{BuildLock, Options, Runner, Step};
@@ -68,10 +69,12 @@ impl Build {
 }
 
 /// What a command needs besides the stage.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
+    /// A prefix to install the stage into.
+    pub install: Option<PathBuf>,
 }
 
 /// What came of a build.
@@ -87,9 +90,25 @@ pub struct Built {
     pub python: PathBuf,
     /// Whether any step ran.
     pub anything_done: bool,
+    /// Who provides the Metal backend.
+    pub metal: Sourced<Metal>,
 }
 
 impl Built {
+    /// Checks that the stage holds `etmetal` and libetmetal.
+    ///
+    /// # Errors
+    /// The preset builds ExecuTorch without them.
+    pub fn require_etmetal(&self) -> Result<()> {
+        ensure!(
+            self.metal.value == Metal::Etmetal,
+            "{}: this preset builds ExecuTorch without etmetal (`backend.metal`), and that is what \
+             this command runs",
+            self.metal.origin
+        );
+        Ok(())
+    }
+
     /// `PATH` with the build tools of the Python environment in front.
     pub fn path(&self) -> OsString {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -130,7 +149,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         rust,
         preset,
     };
-    let plan = plan(&facts, extras)?;
+    let plan = plan(&facts, &extras)?;
     let options = Options { dry_run: selection.dry_run, verbose: selection.verbose, force };
     let state = facts.workspace.state();
     let _lock = match selection.dry_run {
@@ -151,6 +170,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         rust: facts.rust,
         workspace: facts.workspace,
         anything_done,
+        metal: facts.preset.backend.metal,
     })
 }
 
@@ -176,7 +196,7 @@ struct Plan {
     stage: Stage,
 }
 
-fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
+fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     let lock = |name| Lock::load(&facts.workspace, name);
     let sdk_lock = lock("sdk")?;
     let executorch = Executorch::new(&facts.preset, &facts.workspace, &facts.venv, &sdk_lock)?;
@@ -187,13 +207,15 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
         check_torch(facts)?;
         steps.extend(tree.fetch_step());
     }
+    let has_etmetal = facts.preset.backend.metal.value == Metal::Etmetal;
     let msl = match &facts.clang {
-        Some(clang) => clang.clone(),
+        _ if !has_etmetal => None,
+        Some(clang) => Some(clang.clone()),
         None => {
             let zig = facts.venv.site_packages().join("ziglang/zig");
             let name = "zig, for its clang (this machine has none that is 15 or newer)";
             steps.push(facts.venv.add_step(name, &lock("zig")?, vec![zig.clone()]));
-            MslCompiler::Zig(zig)
+            Some(MslCompiler::Zig(zig))
         }
     };
     if extras.bench {
@@ -217,9 +239,11 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
     };
     cmake.check()?;
     let stage = Stage::new(cmake.stage());
-    let msl = cmake.has_etmetal().then_some(&msl);
-    steps.extend(msl.is_some().then(|| rust.step()));
+    steps.extend(has_etmetal.then(|| rust.step()));
+    let msl = msl.as_ref();
     steps.extend([cmake.configure_step()?, cmake.compile_step(), stage.step(&cmake, msl)]);
+    let prefix = extras.install.as_ref();
+    steps.extend(prefix.map(|prefix| stage.install_step(&cmake, prefix)));
     Ok(Plan { steps, stage })
 }
 
@@ -306,7 +330,7 @@ mod tests {
     }
 
     fn shown_of(folder: &tempfile::TempDir, facts: &Facts, extras: Extras) -> String {
-        let steps = plan(facts, extras).unwrap().steps;
+        let steps = plan(facts, &extras).unwrap().steps;
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let text: Vec<_> = steps
             .iter()
@@ -330,7 +354,12 @@ mod tests {
             "link.flags=-fuse-ld=lld",
             "build.features=checked",
         ];
-        insta::assert_snapshot!(shown("metal-debug", &defines, false, Extras { bench: true }));
+        insta::assert_snapshot!(shown(
+            "metal-debug",
+            &defines,
+            false,
+            Extras { bench: true, ..Extras::default() }
+        ));
     }
 
     const SOURCE: [&str; 3] = [
@@ -381,7 +410,7 @@ mod tests {
             checkout(folder.path(), version, submodules);
             let defines: Vec<_> = SOURCE.iter().chain(defines).copied().collect();
             let facts = facts(folder.path(), "metal", &defines, true);
-            let error = plan(&facts, Extras::default()).err().unwrap();
+            let error = plan(&facts, &Extras::default()).err().unwrap();
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let submodules = ["third-party/json", "third-party/pybind11", "third-party/gflags"];
@@ -419,7 +448,7 @@ mod tests {
         let refused = |defines: &[&str], spoil: &dyn Fn()| {
             let facts = facts(folder.path(), "metal", defines, true);
             spoil();
-            let error = plan(&facts, Extras::default()).err().unwrap();
+            let error = plan(&facts, &Extras::default()).err().unwrap();
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let nothing = || {};

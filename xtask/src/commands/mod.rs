@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod build;
+pub mod clean;
 pub mod doctor;
+pub mod install;
 pub mod run;
 pub mod test;

@@ -89,7 +89,7 @@ pub enum Input {
 pub enum Action {
     /// Run a program; the step fails if it does.
     Run(Invocation),
-    /// Remove a folder with everything in it, if it is there.
+    /// Remove a file, or a folder with everything in it, if it is there.
     Remove(PathBuf),
     /// Make a folder and those above it.
     MakeFolder(PathBuf),
@@ -97,6 +97,9 @@ pub enum Action {
     Copy(PathBuf, PathBuf),
     /// Write a text file.
     Write(PathBuf, String),
+    /// Put the files in the first folder into the second, which holds other things too; see
+    /// [`install`](super::install).
+    Install(PathBuf, PathBuf),
     /// Put the folder at the first path in place of the second, whose old content is parked at
     /// the third until that has worked.
     Replace {
@@ -133,13 +136,19 @@ impl Action {
                 .with_context(|| format!("cannot copy {} to {}", from.display(), to.display())),
             Action::Write(path, text) => std::fs::write(path, text)
                 .with_context(|| format!("cannot write {}", path.display())),
+            Action::Install(from, to) => super::install::install(from, to),
             Action::Replace { from, to, parked } => replace(from, to, parked),
         }
     }
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(path) {
+    let removed = match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).with_context(|| format!("cannot remove {}", path.display()))
         }
@@ -173,6 +182,10 @@ impl fmt::Display for Action {
             Action::Copy(from, to) => write!(f, "cp {} {}", q(from), q(to)),
             Action::Write(path, text) => {
                 write!(f, "printf %s {} > {}", quote(text.as_ref()), q(path))
+            }
+            Action::Install(from, to) => {
+                let (from, to) = (q(from), q(to));
+                write!(f, "mkdir -p {to} && cp -RP {from}/. {to}/")
             }
             Action::Replace { from, to, parked } => {
                 let (from, to, parked) = (q(from), q(to), q(parked));
