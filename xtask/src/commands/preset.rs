@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde_json::json;
 
+use super::build;
 use crate::environment::Environment;
 use crate::preset::schema::{self, HOSTS};
 use crate::preset::{
-    Context, Document, Folder, Loose, Origin, Preset, PresetError, Source, Value, fix, inherits,
-    json_schema, machine, show, validate,
+    Context, Document, Folder, Loose, Origin, Preset, PresetError, Source, Value, export, fix,
+    inherits, json_schema, machine, show, validate,
 };
 use crate::workspace::Workspace;
 
@@ -30,6 +31,8 @@ enum Action {
     Check(Check),
     /// Make a new preset that starts from another
     New(New),
+    /// Write CMake presets of this machine's builds, for IDEs
+    ExportCmake(ExportCmake),
     /// Write presets/schema.json, the JSON schema of presets for editors
     Schema,
     /// Print the options that an ExecuTorch source tree declares, as a recorded table
@@ -49,6 +52,7 @@ impl PresetCommand {
             Action::Show(show) => show.run(&root).map(|()| true),
             Action::Check(check) => check.run(&root),
             Action::New(new) => new.run(&folder).map(|()| true),
+            Action::ExportCmake(export) => export.run(&root).map(|()| true),
             Action::Schema => {
                 let path = root.join(json_schema::PATH);
                 fix::write(&path, &json_schema::text())?;
@@ -318,6 +322,44 @@ impl New {
             text(&self.description),
             Value::List(self.inherits.clone()).toml_text()
         )
+    }
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct ExportCmake {
+    /// The file; CMake looks for it beside CMakeLists.txt
+    #[arg(long, default_value = "runtime/CMakeUserPresets.json")]
+    output: PathBuf,
+}
+
+impl ExportCmake {
+    fn run(&self, root: &Path) -> Result<()> {
+        let path = root.join(&self.output);
+        export::check(&path)?;
+        let folder = Folder::new(root);
+        let here = machine::host()?;
+        let environment = Environment::current();
+        let mut commands = Vec::new();
+        for name in folder.names() {
+            let (line, _) = inherits::linearize(&folder, &name);
+            if line.documents.last().is_some_and(|own| !own.identity.builds_on(here)) {
+                continue;
+            }
+            let preset = resolve(&name, &[], &environment)?;
+            match build::configuration(preset.clone())? {
+                Some(command) => commands.push((preset, command)),
+                None => println!("left out: {name} (it is configured in ExecuTorch's own tree)"),
+            }
+        }
+        let text = serde_json::to_string_pretty(&export::document(&commands))? + "\n";
+        fix::write(&path, &text)?;
+        println!(
+            "written: {} ({} presets)\nbuild a preset once with `cargo xtask build`: it makes the \
+             Rust library and the tools that these name",
+            self.output.display(),
+            commands.len()
+        );
+        Ok(())
     }
 }
 

@@ -38,7 +38,8 @@ impl Test {
     /// # Errors
     /// A tool cannot be started.
     pub fn run(&self) -> Result<bool> {
-        let built = match build(&self.selection, Extras::default(), false) {
+        let built = build(&self.selection, Extras::default(), false);
+        let built = match built.and_then(|built| built.require_etmetal().map(|()| built)) {
             Ok(built) => built,
             Err(error) => {
                 eprintln!("error: {error:#}");

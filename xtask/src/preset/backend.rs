@@ -38,6 +38,32 @@ impl Metal {
             _ => Metal::Etmetal,
         }
     }
+
+    /// The word in a preset.
+    pub fn word(self) -> &'static str {
+        match self {
+            Metal::Etmetal => "etmetal",
+            Metal::Upstream => "upstream",
+            Metal::Off => "off",
+        }
+    }
+
+    /// Options of an ExecuTorch built from source, without their prefix, that are on for it.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Metal::Etmetal => &[
+                "BUILD_METAL",
+                "BUILD_SHARED",
+                "BUILD_EXTENSION_DATA_LOADER",
+                "BUILD_EXTENSION_FLAT_TENSOR",
+                "BUILD_EXTENSION_MODULE",
+                "BUILD_EXTENSION_NAMED_DATA_MAP",
+                "BUILD_EXTENSION_TENSOR",
+            ],
+            Metal::Upstream => &["BUILD_METAL", "BUILD_EXTENSION_TENSOR"],
+            Metal::Off => &[],
+        }
+    }
 }
 
 /// The table's content.

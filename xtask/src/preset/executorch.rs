@@ -87,14 +87,16 @@ impl Executorch {
     pub fn read(settings: &Settings) -> Result<Self, PresetError> {
         let from = settings.required_text("executorch.from")?.map(|text| From::named(&text));
         let mut faults = PresetError::default();
-        let mut required = |name: &str, by: &[From]| match by.contains(&from.value) {
-            false => settings.text(name),
+        let mut required = |name: &str, by: From| match by == from.value {
+            // What another source needs may stand in a parent, and does not count.
+            false => None,
             true => settings.required_text(name).map_err(|fault| faults.extend(fault)).ok(),
         };
-        let version = required("executorch.version", &[From::Sdk]);
-        let path = required("executorch.path", &[From::Source]);
-        let url = required("executorch.url", &[From::Git]);
-        let rev = required("executorch.rev", &[From::Git]);
+        let path = required("executorch.path", From::Source);
+        let url = required("executorch.url", From::Git);
+        let rev = required("executorch.rev", From::Git);
+        let version = required("executorch.version", From::Sdk);
+        let version = version.or_else(|| settings.text("executorch.version"));
         let options =
             settings.table(OPTIONS.name).map(|(k, v)| (k.to_owned(), v.clone())).collect();
         faults.or(())?;

@@ -37,6 +37,7 @@ pub fn usual_triple(host: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::toolchain::Memory;
     use crate::toolchain::rust::Rust;
     use crate::workspace::Workspace;
 
@@ -44,7 +45,7 @@ mod tests {
     fn the_triple_is_the_compilers() {
         let root = Workspace::root().unwrap();
         let workspace = Workspace { target: root.join("target"), root };
-        let rust = Rust::find(&workspace).unwrap();
+        let rust = Rust::find(&workspace, &Memory::default()).unwrap();
         assert_eq!(triple(), rust.host);
         assert_eq!(host().unwrap(), rust.preset_host().unwrap());
         assert_eq!(triple_of("aarch64", "macos", false), "aarch64-apple-darwin");

@@ -27,9 +27,6 @@ const APPLE_ONLY: &[&str] = &[
     "COREML_BUILD_EXECUTOR_RUNNER",
 ];
 
-/// Options of ExecuTorch that only Linux and macOS can have on.
-const LINUX_OR_MACOS_ONLY: &[&str] = &["BUILD_SHARED", "BUILD_PYBIND"];
-
 /// Whether code for `triple` runs on an Apple system.
 pub fn is_apple(triple: &str) -> bool {
     triple.contains("-apple-")
@@ -113,12 +110,8 @@ fn upstream(
     let mut faults = PresetError::default();
     let Some(metal) = metal else { return faults };
     let sdk = from.is_some_and(|from| from.value == From::Sdk);
-    let name = match metal.value {
-        Metal::Etmetal => return faults,
-        Metal::Upstream => "upstream",
-        Metal::Off => "off",
-    };
-    if sdk {
+    let name = metal.value.word();
+    if sdk && metal.value != Metal::Etmetal {
         let what = match metal.value {
             Metal::Upstream => "no SDK has ExecuTorch's own Metal delegate",
             _ => "the SDK is built already, so that nothing is left to build",
@@ -168,13 +161,7 @@ fn apple_settings(settings: &Settings, host: &str, target: &str) -> PresetError 
 
 /// Why `option` cannot be on for `target`, if it cannot.
 pub fn limit(option: &str, target: &str) -> Option<&'static str> {
-    if APPLE_ONLY.contains(&option) && !is_apple(target) {
-        return Some("only Apple systems have it");
-    }
-    if LINUX_OR_MACOS_ONLY.contains(&option) && is_ios(target) {
-        return Some("only Linux and macOS have it");
-    }
-    None
+    (APPLE_ONLY.contains(&option) && !is_apple(target)).then_some("only Apple systems have it")
 }
 
 #[cfg(test)]

@@ -264,10 +264,9 @@ fn options_of_a_source_build_are_checked_against_each_other() {
     );
     let files = Files::new(&[("a", "", &format!("{}{options}", from_git()))]);
     insta::assert_snapshot!(files.resolve("a", &[]).unwrap_err(), @r#"
-    a.toml:16:26: `BUILD_EXTENSION_MODULE` requires `BUILD_EXTENSION_NAMED_DATA_MAP`; set under `[executorch.options]`: BUILD_EXTENSION_NAMED_DATA_MAP = true
     a.toml:18:23: `BUILD_ARM_BAREMETAL` and `BUILD_CPUINFO` cannot both be on; turn one of them off; `BUILD_CPUINFO` is set at a.toml:19:17
     a.toml:20:32: `ENABLE_DTYPE_SELECTIVE_BUILD` requires `SELECT_OPS_MODEL`; set under `[executorch.options]`: SELECT_OPS_MODEL = "…"
-    a.toml:21:15: `BUILD_METAL = false` contradicts `backend.metal` (a.toml:10:9), which provides a delegate; remove it, or set `backend.metal = "off"`
+    a.toml:21:15: `BUILD_METAL` has to be on for `backend.metal = "etmetal"` (a.toml:10:9); remove the line
     a.toml:22:13: `BUILD_MPS` cannot be on for x86_64-unknown-linux-gnu: only Apple systems have it
     a.toml:23:31: `BUILD_EXECUTOR_RUNNER` requires `BUILD_EXTENSION_EVALUE_UTIL`; `BUILD_EXTENSION_EVALUE_UTIL` is off at a.toml:23:31: turn it on, or `BUILD_EXECUTOR_RUNNER` off
     "#);

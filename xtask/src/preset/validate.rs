@@ -75,7 +75,7 @@ fn declared(settings: &Settings, root: &Path) -> Result<(OptionSchema, String), 
     let set = settings.text("executorch.path").ok_or(None)?;
     let schema = declared_in(&root.join(&set.value)).map_err(|error| {
         Fault::at(&set.origin, format_args!("`executorch.path`: {error:#}"))
-            .help("it is a checkout of ExecuTorch with its submodules")
+            .help("name a checkout of ExecuTorch with its submodules")
     })?;
     Ok((schema, format!("{}/{DEFAULT_CMAKE}", set.value)))
 }
@@ -92,6 +92,11 @@ pub fn declared_in(tree: &Path) -> Result<OptionSchema> {
     };
     let unreadable = |file: &Path| format!("cannot make sense of {}", file.display());
     let file = tree.join(DEFAULT_CMAKE);
+    ensure!(
+        file.is_file(),
+        "{} is no checkout of ExecuTorch 1.5 or newer: it lacks {DEFAULT_CMAKE}",
+        tree.display()
+    );
     let mut schema = default_cmake::read(&read(&file)?).with_context(|| unreadable(&file))?;
     // Presets of ExecuTorch set options that are defined nowhere.
     let folder = file.parent().into_iter().flat_map(|folder| folder.read_dir()).flatten();
@@ -109,9 +114,10 @@ impl Check<'_> {
     fn options(&mut self) -> BTreeMap<String, Sourced<Value>> {
         let mut good = BTreeMap::new();
         for (name, set) in self.settings.table(OPTIONS.name) {
+            let set = self.typed(name, set);
             match self.option(name, &set.value) {
                 Ok(()) => {
-                    good.insert(name.to_owned(), set.clone());
+                    good.insert(name.to_owned(), set);
                 }
                 Err(fault) => {
                     let origin = Some(set.origin.clone());
@@ -120,6 +126,18 @@ impl Check<'_> {
             }
         }
         good
+    }
+
+    /// `0` and `1` of the command line and the environment, where nothing else can be written for
+    /// off and on, as what they mean.
+    fn typed(&self, name: &str, set: &Sourced<Value>) -> Sourced<Value> {
+        let is_bool = self.schema.options.get(name).is_some_and(|o| o.kind == OptionKind::Bool);
+        match (&set.value, set.origin.place()) {
+            (Value::Integer(number @ (0 | 1)), None) if is_bool => {
+                Sourced { value: Value::Bool(*number == 1), origin: set.origin.clone() }
+            }
+            _ => set.clone(),
+        }
     }
 
     fn option(&self, name: &str, value: &Value) -> Result<(), Fault> {
@@ -159,7 +177,7 @@ impl Check<'_> {
     /// Requirements, conflicts and limits of the platform, for a build from source.
     fn rules(&mut self, options: &BTreeMap<String, Sourced<Value>>) {
         for (name, set) in options {
-            if let Some(why) = platform::limit(name, self.target)
+            if let Some(why) = self.limit(name)
                 && is_true(&set.value.cmake_text())
             {
                 let what = format_args!("`{name}` cannot be on for {}: {why}", self.target);
@@ -170,10 +188,11 @@ impl Check<'_> {
             options: options.iter().map(|(k, v)| (k.clone(), v.value.cmake_text())).collect(),
             variables: self.variables(),
         };
-        let backend = self.metal.as_ref().filter(|metal| metal.value != Metal::Off).cloned();
-        if let Some(metal) = &backend {
-            self.metal_option(metal, options.get("BUILD_METAL"));
-            given.options.insert("BUILD_METAL".to_owned(), "ON".to_owned());
+        if let Some(metal) = self.metal.clone() {
+            self.backend(&metal, options);
+            for name in metal.value.options() {
+                given.options.insert((*name).to_owned(), "ON".to_owned());
+            }
         }
         let mut needs: BTreeMap<String, Vec<Violation>> = BTreeMap::new();
         for violation in self.schema.violations(&given) {
@@ -186,19 +205,40 @@ impl Check<'_> {
             }
         }
         for (root, violations) in needs {
-            self.requirement(&root, &violations, options, backend.as_ref());
+            self.requirement(&root, &violations, options);
         }
     }
 
-    /// `BUILD_METAL` says the same as `backend.metal`, or is not there.
-    fn metal_option(&mut self, metal: &Sourced<Metal>, option: Option<&Sourced<Value>>) {
-        if let Some(option) = option.filter(|set| !is_true(&set.value.cmake_text())) {
+    /// Why `option` cannot be on for the target. `BUILD_METAL` means this project's delegate where
+    /// the preset does not say otherwise, and that is for every target.
+    fn limit(&self, option: &str) -> Option<&'static str> {
+        let own = self.metal.as_ref().is_some_and(|metal| metal.value == Metal::Etmetal);
+        if own && option == "BUILD_METAL" { None } else { platform::limit(option, self.target) }
+    }
+
+    /// Options that the backend has on, or off, say the same or are not there.
+    fn backend(&mut self, metal: &Sourced<Metal>, options: &BTreeMap<String, Sourced<Value>>) {
+        let word = metal.value.word();
+        for name in metal.value.options() {
+            let Some(set) = options.get(*name) else { continue };
+            if !is_true(&set.value.cmake_text()) {
+                let what = format_args!(
+                    "`{name}` has to be on for `backend.metal = \"{word}\"` ({})",
+                    metal.origin
+                );
+                self.faults.push(Fault::at(&set.origin, what).help("remove the line"));
+            }
+        }
+        if let Some(set) = options.get("BUILD_METAL")
+            && metal.value == Metal::Off
+            && is_true(&set.value.cmake_text())
+        {
             let what = format_args!(
-                "`BUILD_METAL = {}` contradicts `backend.metal` ({}), which provides a delegate",
-                option.value, metal.origin
+                "`BUILD_METAL` is on, but `backend.metal` is \"off\" ({})",
+                metal.origin
             );
-            let fault = Fault::at(&option.origin, what);
-            self.faults.push(fault.help("remove it, or set `backend.metal = \"off\"`"));
+            let help = "remove the line, or set `backend.metal`";
+            self.faults.push(Fault::at(&set.origin, what).help(help));
         }
     }
 
@@ -208,10 +248,10 @@ impl Check<'_> {
         root: &str,
         violations: &[Violation],
         options: &BTreeMap<String, Sourced<Value>>,
-        metal: Option<&Sourced<Metal>>,
     ) {
         let names: Vec<_> = violations.iter().map(|v| format!("`{}`", v.other)).collect();
-        let from_backend = metal.filter(|_| root == "BUILD_METAL" && !options.contains_key(root));
+        let own = |metal: &&Sourced<Metal>| metal.value.options().contains(&root);
+        let from_backend = self.metal.as_ref().filter(own).filter(|_| !options.contains_key(root));
         let subject = match from_backend {
             Some(_) => "`backend.metal`".to_owned(),
             None => format!("`{root}`"),
