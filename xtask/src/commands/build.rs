@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
 use crate::preset::backend::Metal;
 use crate::preset::{Folder, Preset, Sourced};
+use crate::process::Invocation;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{BuildLock, Options, Runner, Step};
@@ -92,6 +93,8 @@ pub struct Built {
     pub anything_done: bool,
     /// Who provides the Metal backend.
     pub metal: Sourced<Metal>,
+    /// What runs ExecuTorch's own tests, where the preset builds them (`BUILD_TESTS`).
+    pub ctest: Option<Invocation>,
 }
 
 impl Built {
@@ -170,6 +173,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         rust: facts.rust,
         workspace: facts.workspace,
         anything_done,
+        ctest: plan.ctest,
         metal: facts.preset.backend.metal,
     })
 }
@@ -194,6 +198,7 @@ struct Facts {
 struct Plan {
     steps: Vec<Step>,
     stage: Stage,
+    ctest: Option<Invocation>,
 }
 
 fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
@@ -244,7 +249,10 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     steps.extend([cmake.configure_step()?, cmake.compile_step(), stage.step(&cmake, msl)]);
     let prefix = extras.install.as_ref();
     steps.extend(prefix.map(|prefix| stage.install_step(&cmake, prefix)));
-    Ok(Plan { steps, stage })
+    let ctest = tree::has_tests(&facts.preset).then(|| {
+        facts.venv.run("ctest").args(["--output-on-failure", "--test-dir"]).arg(cmake.folder())
+    });
+    Ok(Plan { steps, stage, ctest })
 }
 
 /// The Python of the PyTorch in use, where ExecuTorch's own build may want it.
