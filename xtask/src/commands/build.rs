@@ -94,6 +94,8 @@ pub struct Built {
     pub anything_done: bool,
     /// Who provides the Metal backend.
     pub metal: Sourced<Metal>,
+    /// What runs ExecuTorch's own tests, where the preset builds them (`BUILD_TESTS`).
+    pub ctest: Option<Invocation>,
 }
 
 impl Built {
@@ -155,6 +157,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         rust: facts.rust,
         workspace: facts.workspace,
         anything_done,
+        ctest: plan.ctest,
         metal: facts.preset.backend.metal,
     })
 }
@@ -226,6 +229,7 @@ pub fn configuration(preset: Preset) -> Result<Option<Invocation>> {
 struct Plan {
     steps: Vec<Step>,
     stage: Stage,
+    ctest: Option<Invocation>,
 }
 
 fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
@@ -280,7 +284,10 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     steps.extend(archive.map(|archive| package::step(&cmake, &stage, archive)));
     let prefix = extras.install.as_ref();
     steps.extend(prefix.map(|prefix| stage.install_step(&cmake, prefix)));
-    Ok(Plan { steps, stage })
+    let ctest = tree::has_tests(&facts.preset).then(|| {
+        facts.venv.run("ctest").args(["--output-on-failure", "--test-dir"]).arg(cmake.folder())
+    });
+    Ok(Plan { steps, stage, ctest })
 }
 
 /// The Python of the PyTorch in use, where ExecuTorch's own build may want it.

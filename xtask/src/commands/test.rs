@@ -128,6 +128,9 @@ fn lints(built: &Built) -> Vec<Lint> {
     }
     let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
+    if let Some(ctest) = &built.ctest {
+        lints.push(Lint { name: "ExecuTorch's own tests", commands: vec![ctest.clone()] });
+    }
     lints
 }
 

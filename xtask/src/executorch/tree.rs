@@ -249,6 +249,11 @@ fn missing_submodules(root: &Path, preset: &Preset) -> Vec<&'static str> {
     needed.map(|(path, _)| *path).filter(|path| is_listed(path) && is_empty(path)).collect()
 }
 
+/// Whether `preset` builds ExecuTorch's own tests.
+pub fn has_tests(preset: &Preset) -> bool {
+    is_from_source(preset) && option_is_on(preset, "BUILD_TESTS", false)
+}
+
 /// Whether `preset` builds ExecuTorch itself.
 pub fn is_from_source(preset: &Preset) -> bool {
     preset.executorch.from.value != From::Sdk

@@ -324,13 +324,13 @@ fn options_of_a_source_tree_are_those_that_it_declares() {
         let error = files.resolve("a", &defines).err().unwrap_or_else(|| context.to_owned());
         error.replace(&folder.path().display().to_string(), "FOLDER")
     };
-    insta::assert_snapshot!(error(""), @"-D executorch.path=FOLDER/executorch: `executorch.path`: there is no folder FOLDER/executorch; it is a checkout of ExecuTorch with its submodules");
+    insta::assert_snapshot!(error(""), @"-D executorch.path=FOLDER/executorch: `executorch.path`: there is no folder FOLDER/executorch; name a checkout of ExecuTorch with its submodules");
     let presets = tree.join("tools/cmake/preset");
     std::fs::create_dir_all(&presets).unwrap();
-    insta::assert_snapshot!(error(""), @"-D executorch.path=FOLDER/executorch: `executorch.path`: cannot read FOLDER/executorch/tools/cmake/preset/default.cmake: No such file or directory (os error 2); it is a checkout of ExecuTorch with its submodules");
+    insta::assert_snapshot!(error(""), @"-D executorch.path=FOLDER/executorch: `executorch.path`: FOLDER/executorch is no checkout of ExecuTorch 1.5 or newer: it lacks tools/cmake/preset/default.cmake; name a checkout of ExecuTorch with its submodules");
     let file = presets.join("default.cmake");
     std::fs::write(&file, "if(A)\n").unwrap();
-    insta::assert_snapshot!(error(""), @"-D executorch.path=FOLDER/executorch: `executorch.path`: cannot make sense of FOLDER/executorch/tools/cmake/preset/default.cmake: line 1: the end of this `if` is missing; it is a checkout of ExecuTorch with its submodules");
+    insta::assert_snapshot!(error(""), @"-D executorch.path=FOLDER/executorch: `executorch.path`: cannot make sense of FOLDER/executorch/tools/cmake/preset/default.cmake: line 1: the end of this `if` is missing; name a checkout of ExecuTorch with its submodules");
     std::fs::write(
         &file,
         concat!(
