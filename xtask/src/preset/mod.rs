@@ -19,6 +19,7 @@ pub mod define;
 pub mod document;
 pub mod error;
 pub mod executorch;
+pub mod exercise;
 pub mod export;
 pub mod fix;
 pub mod identity;

@@ -42,7 +42,8 @@ pub fn toml_key(key: &str) -> String {
 
 /// The settings as TOML, by table; with `explain`, who set each value and what it overrode.
 pub fn text(preset: &Preset, explain: bool) -> String {
-    let mut text = format!("# {}: {}\n", preset.identity.name, preset.identity.description);
+    let title = format!("{}: {}", preset.identity.name, preset.identity.description);
+    let mut text = format!("# {}\n", one_line(&title));
     let _ = writeln!(text, "# built on {} for {}", preset.host, preset.target);
     let mut table = "";
     let mut lines: Vec<_> =
@@ -61,13 +62,18 @@ pub fn text(preset: &Preset, explain: bool) -> String {
             continue;
         }
         let origin = &preset.settings.get(name).expect("it is one of them").origin;
-        let _ = writeln!(text, "{line:width$}  # {origin}");
+        let _ = writeln!(text, "{line:width$}  # {}", one_line(&origin.to_string()));
         for over in preset.settings.overridden(name) {
-            let value = over.value.toml_text();
-            let _ = writeln!(text, "{:width$}  #   over {value} of {}", "", over.origin);
+            let over = one_line(&format!("over {} of {}", over.value, over.origin));
+            let _ = writeln!(text, "{:width$}  #   {over}", "");
         }
     }
     text
+}
+
+/// `text` as a comment can hold it.
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
 }
 
 fn line(name: &str, set: &Sourced<Value>) -> String {

@@ -42,8 +42,8 @@ pub trait Variables {
     fn value(&self, name: &str) -> Option<Option<String>>;
 }
 
-/// Parentheses deeper than this are not understood.
-const DEEPEST: usize = 32;
+/// Conditions with more parentheses, `AND` and `OR` than this are not understood.
+const DEEPEST: usize = 128;
 
 impl Condition {
     /// The condition of `if(arguments)`.
@@ -131,7 +131,7 @@ impl Operand {
         // Without quotes CMake takes the variable of that name, where there is one: which there
         // are is known only for names of these forms.
         let known = ["_", "EXECUTORCH_", "CMAKE_"].iter().any(|start| text.starts_with(start));
-        Some(match known && !argument.quoted {
+        Some(match known && !argument.quoted && is_plain_name(text) {
             true => Operand::Variable(text.to_owned()),
             false => Operand::Text(text.to_owned()),
         })
@@ -177,26 +177,20 @@ impl Parser<'_> {
             };
             self.rest = &self.rest[1..];
             let right = self.term()?;
-            left = match (left, all) {
-                (Condition::All(mut inner), true) => {
-                    inner.push(right);
-                    Condition::All(inner)
-                }
-                (Condition::Any(mut inner), false) => {
-                    inner.push(right);
-                    Condition::Any(inner)
-                }
-                (left, true) => Condition::All(vec![left, right]),
-                (left, false) => Condition::Any(vec![left, right]),
-            };
-            if let Condition::All(inner) | Condition::Any(inner) = &left
-                && inner.len() == 2
-            {
-                self.depth += 1;
-                if self.depth > DEEPEST {
-                    return None;
-                }
+            self.depth += 1;
+            if self.depth > DEEPEST {
+                return None;
             }
+            left = match all {
+                true => Condition::All(joined(left, right, |c| match c {
+                    Condition::All(inner) => Ok(inner),
+                    other => Err(other),
+                })),
+                false => Condition::Any(joined(left, right, |c| match c {
+                    Condition::Any(inner) => Ok(inner),
+                    other => Err(other),
+                })),
+            };
         }
     }
 
@@ -260,6 +254,18 @@ impl Parser<'_> {
     }
 }
 
+/// Both conditions in one list; those that are such a list themselves, by their items.
+fn joined(
+    left: Condition,
+    right: Condition,
+    items: impl Fn(Condition) -> Result<Vec<Condition>, Condition>,
+) -> Vec<Condition> {
+    let list = |condition| items(condition).unwrap_or_else(|single| vec![single]);
+    let mut all = list(left);
+    all.extend(list(right));
+    all
+}
+
 fn constant(argument: &Argument) -> Condition {
     let text = argument.text.as_str();
     let name = reference(text).unwrap_or(text);
@@ -275,7 +281,9 @@ impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Operand::Variable(name) => write!(f, "\"${{{name}}}\""),
-            Operand::Text(text) => write!(f, "{text:?}"),
+            Operand::Text(text) => {
+                write!(f, "\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+            }
         }
     }
 }

@@ -180,6 +180,7 @@ impl Reader {
             _ => OptionKind::Any,
         };
         let default = match rest {
+            _ if kind == OptionKind::Any => Vec::new(),
             [value] => self.cases(&value.text, &self.when()),
             _ => vec![Case { when: Condition::Always, value: None }],
         };
@@ -193,10 +194,14 @@ impl Reader {
         let (Some(on), Some(others)) = (position("IF_ON"), position(keyword)) else { return };
         let Some(subject) = arguments.get(on + 1).and_then(|name| option(name)) else { return };
         let others = arguments[others + 1..].iter().take_while(|word| **word != "IF_ON");
+        let others: Vec<_> = others.filter_map(|name| option(name)).map(String::from).collect();
+        if others.is_empty() {
+            return;
+        }
         self.schema.rules.push(Rule {
             kind,
             option: subject.to_owned(),
-            others: others.filter_map(|name| option(name)).map(String::from).collect(),
+            others,
             when: self.when(),
             line: Some(command.line),
         });
