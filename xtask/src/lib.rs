@@ -13,6 +13,7 @@ pub mod commands;
 pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
+pub mod package;
 pub mod preset;
 pub mod process;
 pub mod rust_build;
@@ -50,6 +51,8 @@ enum Command {
     Test(commands::test::Test),
     /// Look at the machine: which tools are here, which are missing, how to install them
     Doctor(commands::doctor::Doctor),
+    /// Look at presets, check, mend and make them
+    Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
 }
@@ -69,6 +72,7 @@ impl Cli {
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
         }
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bench::{Bench, fixture};
 use xtask::cmake::file_api::Model;
+use xtask::preset::{Origin, Sourced, Value};
 use xtask::process::Invocation;
 
 const PORTABLE: &str = "executorch.options.BUILD_PORTABLE_OPS=OFF";
@@ -113,7 +114,13 @@ fn a_broken_source_is_told_and_repaired(bench: &Bench) {
 
 #[test]
 fn an_option_that_executorch_refuses_is_told_with_its_place() {
-    let bench = Bench::new(&[PORTABLE, "executorch.options.BUILD_EXTENSION_TRAINING=ON"]);
+    let mut bench = Bench::new(&[PORTABLE]);
+    // Past the check of the preset, which would tell it earlier.
+    let option = Sourced {
+        value: Value::Bool(true),
+        origin: Origin::CommandLine("executorch.options.BUILD_EXTENSION_TRAINING=ON".into()),
+    };
+    bench.preset.executorch.options.insert("BUILD_EXTENSION_TRAINING".into(), option);
     let error = bench.build().unwrap_err().to_string();
     let says = "  | tools/cmake/options.cmake:16: EXECUTORCH_BUILD_EXTENSION_TRAINING needs \
                 EXECUTORCH_BUILD_DEVTOOLS\n";
@@ -129,7 +136,7 @@ fn upstream_means_executorchs_own_backend_and_off_means_none() {
     let core = bench.stage().root().join("lib/libexecutorch_core.a");
     assert!(core.is_file(), "ExecuTorch itself is staged");
 
-    // The target's name decides whether this may be tried; CMake's answer is the tree's own.
+    // Past the check of the preset; CMake's answer is the tree's own.
     bench.preset.backend.metal.value = xtask::preset::backend::Metal::Upstream;
     let error = bench.build().unwrap_err().to_string();
     assert!(error.contains("ExecuTorch's own Metal backend requires macOS"), "{error}");
