@@ -21,7 +21,7 @@ pub struct Call {
 
 /// The buffer argument of an operand.
 fn buffer(operand: &Operand) -> Option<Argument> {
-    Some(Argument::Buffer { buffer: operand.buffer.clone(), offset: operand.offset })
+    Some(Argument::Buffer { buffer: operand.buffer.clone(), offset: operand.offset, extent: None })
 }
 
 /// The argument that carries a struct by value.
@@ -69,6 +69,7 @@ mod testing {
         commands
             .dispatch(&Dispatch {
                 pipeline: &pipeline,
+                library: None,
                 arguments: &call.arguments,
                 threadgroup_memory: &[],
                 grid: call.grid,

@@ -78,7 +78,7 @@ fn check_arguments(
 
 fn check_extent(argument: &Argument, limits: &Limits) -> Result<()> {
     match argument {
-        Argument::Buffer { buffer, offset } if *offset > buffer.len() => Err(err!(
+        Argument::Buffer { buffer, offset, .. } if *offset > buffer.len() => Err(err!(
             InvalidArgument,
             "offset {offset} lies behind the end of a buffer of {} bytes",
             buffer.len()

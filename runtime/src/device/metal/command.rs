@@ -169,7 +169,7 @@ impl MetalCommandBuffer {
         for (index, argument) in dispatch.arguments.iter().enumerate() {
             match argument {
                 None => {}
-                Some(Argument::Buffer { buffer, offset }) => {
+                Some(Argument::Buffer { buffer, offset, .. }) => {
                     let (bound, at) = MetalBuffer::of(buffer)?.bind(*offset);
                     // SAFETY: the offset lies inside the buffer, which is kept; the index is one
                     // of the table's.
@@ -204,6 +204,7 @@ impl MetalCommandBuffer {
     pub(super) fn call(&mut self, pipeline: &Arc<dyn Pipeline>, call: &Call) -> Result<()> {
         let dispatch = Dispatch {
             pipeline,
+            library: None,
             arguments: &call.arguments,
             threadgroup_memory: &[],
             grid: call.grid,

@@ -345,6 +345,7 @@ fn record(to: &mut dyn CommandBuffer, command: Command) -> etmetal::Result<()> {
             let pipeline: &Arc<dyn etmetal::device::Pipeline> = pipeline.on_host();
             to.dispatch(&Dispatch {
                 pipeline,
+                library: None,
                 arguments: &arguments,
                 threadgroup_memory: &threadgroup,
                 grid,
@@ -361,7 +362,7 @@ fn record(to: &mut dyn CommandBuffer, command: Command) -> etmetal::Result<()> {
 fn argument(bound: Bound) -> Argument {
     match bound {
         Bound::Buffer(buffer, offset) => {
-            Argument::Buffer { buffer: buffer.on_host().clone(), offset }
+            Argument::Buffer { buffer: buffer.on_host().clone(), offset, extent: None }
         }
         Bound::Bytes(bytes) => Argument::Bytes(bytes.into()),
     }

@@ -38,7 +38,7 @@ fn pipeline(device: &Arc<dyn Device>, name: &str) -> Arc<dyn Pipeline> {
 }
 
 fn bound(buffer: &BufferRef, offset: usize) -> Option<Argument> {
-    Some(Argument::Buffer { buffer: buffer.clone(), offset })
+    Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None })
 }
 
 fn word(value: u32) -> Option<Argument> {
@@ -53,6 +53,7 @@ fn add(
 ) -> etmetal::Result<()> {
     commands.dispatch(&Dispatch {
         pipeline,
+        library: None,
         arguments,
         threadgroup_memory: &[],
         grid: Grid::Threads { threads: [threads, 1, 1], group: [threads.min(8), 1, 1] },
@@ -223,7 +224,8 @@ fn dispatches_beyond_the_limits_are_refused_and_not_encoded() {
     let grid = |group| Grid::Threads { threads: [64, 1, 1], group };
     let mut refused =
         |pipeline, arguments: &[Option<Argument>], memory: &[u32], grid, what: &str| {
-            let dispatch = Dispatch { pipeline, arguments, threadgroup_memory: memory, grid };
+            let dispatch =
+                Dispatch { pipeline, library: None, arguments, threadgroup_memory: memory, grid };
             let text = commands.dispatch(&dispatch).unwrap_err().to_string();
             assert!(text.contains(what), "{text}");
         };
@@ -256,6 +258,7 @@ fn dispatches_beyond_the_limits_are_refused_and_not_encoded() {
     commands
         .dispatch(&Dispatch {
             pipeline: &sum,
+            library: None,
             arguments: &fine[..1],
             threadgroup_memory: &[256],
             grid: Grid::Threadgroups { groups: [1, 1, 1], group: [64, 1, 1] },
