@@ -111,18 +111,21 @@ impl Test {
     fn commands(&self, built: &Built) -> Result<Vec<Invocation>> {
         let has_standin = built.rust.host == STANDIN_HOST;
         match self.device {
-            Some(OneDevice::Standin) if has_standin => Ok(vec![self.standin(built)]),
+            Some(OneDevice::Standin) if has_standin => Ok(self.standin(built).into()),
             Some(OneDevice::Standin) => {
                 bail!("the stand-in for Metal runs on {STANDIN_HOST}, this is {}", built.rust.host)
             }
-            None if has_standin => Ok(vec![self.tests(built), self.standin(built)]),
-            None => Ok(vec![self.tests(built)]),
+            None => {
+                let standin = if has_standin { self.standin(built).into() } else { Vec::new() };
+                Ok(std::iter::once(self.tests(built)).chain(standin).collect())
+            }
         }
     }
 
-    /// The tests of the Metal device on the stand-in for Metal. They are a build of their own:
+    /// The tests of the Metal device on the stand-in for Metal, as the newest system that the
+    /// device tells apart, and as an older one. They are a build of their own:
     /// `runtime/standin/README.md` says why.
-    fn standin(&self, built: &Built) -> Invocation {
+    fn standin(&self, built: &Built) -> [Invocation; 2] {
         let root = &built.workspace.root;
         let target = root.join("target/standin");
         let tests = cargo(root)
@@ -136,10 +139,11 @@ impl Test {
             .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
             .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
-        match &self.filter {
+        let tests = match &self.filter {
             Some(filter) => tests.arg(filter),
             None => tests,
-        }
+        };
+        ["15.0", "14.5"].map(|version| tests.clone().env("ETMETAL_STANDIN_MACOS", version))
     }
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:

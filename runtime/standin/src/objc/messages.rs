@@ -1,5 +1,6 @@
 //! Sending messages.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -27,22 +28,18 @@ pub(crate) extern "C-unwind" fn zombie(o: Id, sel: Sel) {
         s(sel)
     );
 }
-pub(crate) static SENT: Mutex<std::collections::BTreeSet<(String, String)>> =
-    Mutex::new(std::collections::BTreeSet::new());
-pub(crate) static RECORD: std::sync::LazyLock<bool> =
-    std::sync::LazyLock::new(|| std::env::var_os("ETMETAL_STANDIN_RECORD").is_some());
-/// (receiver class, selector) of every message sent, when ETMETAL_STANDIN_RECORD is set: the coverage list.
-pub fn sent() -> Vec<(String, String)> {
-    SENT.lock().unwrap().iter().cloned().collect()
+/// Selectors of the messages that were sent to objects.
+static SENT: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// The selectors that were sent so far.
+pub fn sent() -> BTreeSet<String> {
+    SENT.lock().unwrap().iter().map(|&selector| s(selector as Sel)).collect()
 }
+
 pub(crate) unsafe extern "C" fn lookup(o: Id, sel: Sel) -> Imp {
     unsafe {
-        if *RECORD && !is_block(o) {
-            let k = &*(*o).isa;
-            SENT.lock().unwrap().insert((
-                format!("{}{}", if k.meta { "+" } else { "-" }, k.name.to_string_lossy()),
-                s(sel),
-            ));
+        if !is_block(o) {
+            SENT.lock().unwrap().insert(sel as usize);
         }
         if !is_class(o) && !is_block(o) && !alive(o, &s(sel)) {
             return zombie as extern "C-unwind" fn(Id, Sel) as Imp;

@@ -6,4 +6,5 @@ mod common;
 mod models;
 mod operators;
 mod rules;
+mod selectors;
 mod strictness;

@@ -72,7 +72,7 @@ fn into_first(
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 #[test]
-fn products_of_any_strides() {
+pub fn products_of_any_strides() {
     let _rules = lasting_rules();
     let mm = |stream: &Stream, out: &Tensor, o: &[Tensor]| ops::mm(stream, out, &o[0], &o[1]);
     for dtype in [DType::F32, DType::F16, DType::Bf16, DType::I32, DType::I64, DType::U8] {
@@ -106,7 +106,7 @@ fn products_of_any_strides() {
 }
 
 #[test]
-fn batched_products() {
+pub fn batched_products() {
     let _rules = lasting_rules();
     for dtype in [DType::F32, DType::Bf16, DType::I16] {
         for (a, b) in [([10, 5, 1], [35, 7, 1]), ([10, 1, 2], [7, 21, 1])] {
@@ -123,7 +123,7 @@ fn batched_products() {
 }
 
 #[test]
-fn products_with_an_input() {
+pub fn products_with_an_input() {
     let _rules = lasting_rules();
     for dtype in [DType::F32, DType::F16, DType::I32] {
         for (input_sizes, input) in [(&[3, 7][..], &[7, 1][..]), (&[7], &[1]), (&[3, 1], &[2, 1])] {
@@ -145,7 +145,7 @@ fn products_with_an_input() {
 }
 
 #[test]
-fn copies_of_any_strides_and_dtypes() {
+pub fn copies_of_any_strides_and_dtypes() {
     let _rules = lasting_rules();
     for (dst, src) in [
         (DType::F32, DType::F32),
@@ -217,7 +217,7 @@ fn check_convolution(dtype: DType, case: &Case<'_>, channels_last: bool) {
 }
 
 #[test]
-fn convolutions_of_one_to_three_dimensions() {
+pub fn convolutions_of_one_to_three_dimensions() {
     let _rules = lasting_rules();
     for dtype in FLOATS {
         for case in [
@@ -248,7 +248,7 @@ fn convolutions_of_one_to_three_dimensions() {
 }
 
 #[test]
-fn transposed_convolutions() {
+pub fn transposed_convolutions() {
     let _rules = lasting_rules();
     for case in [
         Case {
@@ -317,7 +317,7 @@ fn difficult(dtype: DType, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn sorts_are_stable_and_know_nan() {
+pub fn sorts_are_stable_and_know_nan() {
     let _rules = lasting_rules();
     for dtype in DType::ALL {
         for (sizes, strides, dim) in
@@ -340,7 +340,7 @@ fn sorts_are_stable_and_know_nan() {
 }
 
 #[test]
-fn cumulative_sums_and_products_wrap_and_round_as_they_should() {
+pub fn cumulative_sums_and_products_wrap_and_round_as_they_should() {
     let _rules = lasting_rules();
     for dtype in [
         DType::F32,

@@ -61,7 +61,7 @@ fn add(
 }
 
 #[test]
-fn commands_run_in_order_when_they_are_waited_for() {
+pub fn commands_run_in_order_when_they_are_waited_for() {
     let _rules = rules();
     let device = device();
     let (a, b) = (filled(&device, 8, 1), filled(&device, 8, 0));
@@ -86,7 +86,7 @@ fn commands_run_in_order_when_they_are_waited_for() {
 }
 
 #[test]
-fn a_command_buffer_goes_on_after_a_commit() {
+pub fn a_command_buffer_goes_on_after_a_commit() {
     let _rules = rules();
     let device = device();
     let (out, other) = (filled(&device, 4, 0), filled(&device, 4, 0));
@@ -111,7 +111,7 @@ fn a_command_buffer_goes_on_after_a_commit() {
 }
 
 #[test]
-fn buffers_return_to_the_pool_when_the_gpu_has_done_with_them() {
+pub fn buffers_return_to_the_pool_when_the_gpu_has_done_with_them() {
     let _rules = rules();
     let device = device();
     let add_to = pipeline(&device, "add");
@@ -142,7 +142,7 @@ fn buffers_return_to_the_pool_when_the_gpu_has_done_with_them() {
 }
 
 #[test]
-fn memory_of_others_is_used_in_place_and_let_go() {
+pub fn memory_of_others_is_used_in_place_and_let_go() {
     let _rules = rules();
     let device = device();
     let owner = Arc::new(vec![5u32; 5000]);
@@ -174,7 +174,7 @@ fn memory_of_others_is_used_in_place_and_let_go() {
 }
 
 #[test]
-fn failures_of_the_gpu_name_the_kernels() {
+pub fn failures_of_the_gpu_name_the_kernels() {
     let _rules = rules();
     let device = device();
     let add_to = pipeline(&device, "add");
@@ -199,7 +199,7 @@ fn failures_of_the_gpu_name_the_kernels() {
 }
 
 #[test]
-fn what_the_compiler_says_comes_back() {
+pub fn what_the_compiler_says_comes_back() {
     let _rules = rules();
     let device = device();
     let error = device.compile("kernel void broken(device float* x { }").unwrap_err();
@@ -214,7 +214,24 @@ fn what_the_compiler_says_comes_back() {
 }
 
 #[test]
-fn dispatches_beyond_the_limits_are_refused_and_not_encoded() {
+pub fn what_device_and_kernels_can_do_is_told() {
+    let _rules = rules();
+    let device = device();
+    assert_eq!(device.kind(), etmetal::device::DeviceKind::Metal);
+    assert_eq!(device.name(), "Stand-in GPU");
+    let limits = device.limits();
+    assert_eq!((limits.max_threads_per_threadgroup, limits.max_threadgroup_memory), (1024, 32768));
+    assert_eq!((limits.max_buffer_arguments, limits.max_buffer_length), (31, 1 << 32));
+    let kernel = pipeline(&device, "add");
+    assert_eq!((kernel.name(), kernel.simd_width()), ("add", 32));
+    assert_eq!(
+        (kernel.max_threads_per_threadgroup(), kernel.static_threadgroup_memory()),
+        (1024, 0)
+    );
+}
+
+#[test]
+pub fn dispatches_beyond_the_limits_are_refused_and_not_encoded() {
     let _rules = rules();
     let device = device();
     let (add_to, sum) = (pipeline(&device, "add"), pipeline(&device, "shared_sum"));
@@ -269,7 +286,7 @@ fn dispatches_beyond_the_limits_are_refused_and_not_encoded() {
 }
 
 #[test]
-fn more_memory_than_there_is_is_an_error() {
+pub fn more_memory_than_there_is_is_an_error() {
     let _rules = rules();
     let device = device();
     let error = device.allocate(usize::MAX / 2).unwrap_err();
@@ -277,7 +294,7 @@ fn more_memory_than_there_is_is_an_error() {
 }
 
 #[test]
-fn exceptions_come_back_with_their_reason() {
+pub fn exceptions_come_back_with_their_reason() {
     let rules = lasting_rules();
     let device = device();
     let stream = Stream::with_flush_interval(device.clone(), 64);
@@ -300,7 +317,7 @@ fn exceptions_come_back_with_their_reason() {
 }
 
 #[test]
-fn pipelines_are_kept_across_runs() {
+pub fn pipelines_are_kept_across_runs() {
     let _rules = rules();
     let folder = std::env::temp_dir().join(format!("etmetal-standin-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -330,7 +347,7 @@ fn pipelines_are_kept_across_runs() {
 }
 
 #[test]
-fn threads_use_one_device_at_once() {
+pub fn threads_use_one_device_at_once() {
     let _rules = rules();
     let device = device();
     let add_to = pipeline(&device, "add");
