@@ -8,6 +8,7 @@
 //! `preset` (what to build) → `toolchain`, `venv`, `executorch` (with what) → `rust_build`,
 //! `cmake`, `stage` (how, as [`steps`]) → the runner of steps. [`commands`] puts them together.
 
+pub mod ci;
 pub mod cmake;
 pub mod commands;
 pub mod environment;
