@@ -47,6 +47,8 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     /// Measure the build
     Bench(commands::bench::Bench),
+    /// Show what is checked where, write the workflows, run a job here, sort out what failed
+    Ci(commands::ci::Ci),
 }
 
 impl Cli {
@@ -63,6 +65,7 @@ impl Cli {
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
+            Command::Ci(ci) => ci.run(),
         }
     }
 }

@@ -12,3 +12,7 @@ pub mod loose;
 pub mod matrix;
 pub mod pipeline;
 pub mod plan;
+pub mod render;
+pub mod run;
+pub mod shards;
+pub mod table;

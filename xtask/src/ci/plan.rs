@@ -150,7 +150,7 @@ impl Plan {
 
     /// Lets stand-ins run for those jobs that would run but have no machine.
     fn stand_in(&mut self, pipeline: &Pipeline) {
-        let mut replaced = BTreeMap::<String, Vec<String>>::new();
+        let mut replaced = BTreeMap::<String, (Vec<String>, BTreeSet<Event>)>::new();
         for planned in &mut self.jobs {
             if planned.label.is_some() || !planned.decision.runs {
                 continue;
@@ -162,7 +162,9 @@ impl Plan {
                 None => format!("no `{runner}` machine can be had"),
             });
             if let Some(other) = stand_in {
-                replaced.entry(other).or_default().push(planned.id.clone());
+                let (jobs, events) = replaced.entry(other).or_default();
+                jobs.push(planned.id.clone());
+                events.extend(&planned.events);
             }
         }
         for planned in &mut self.jobs {
@@ -171,19 +173,17 @@ impl Plan {
                 continue;
             }
             let runs = planned.label.is_some();
-            if let Some(jobs) = replaced.get(&planned.job).filter(|_| runs) {
+            if let Some((jobs, events)) = replaced.get(&planned.job).filter(|_| runs) {
                 planned.decision = Decision::yes(format!("stands in for {}", jobs.join(", ")));
                 planned.stands_in_for.clone_from(jobs);
+                planned.events.clone_from(events);
             }
         }
     }
 
     fn within_limit(&self, event: Option<Event>) -> Result<()> {
         for event in event.map_or_else(|| Event::ALL.to_vec(), |event| vec![event]) {
-            let jobs: Vec<_> = self
-                .running()
-                .filter(|job| job.events.contains(&event) || !job.stands_in_for.is_empty())
-                .collect();
+            let jobs: Vec<_> = self.running().filter(|job| job.events.contains(&event)).collect();
             if jobs.len() <= MOST_JOBS {
                 continue;
             }
