@@ -1,5 +1,6 @@
 //! A job on this machine: its steps, in the order and the environment that they have there.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ pub fn find<'a>(plan: &'a Plan, name: &str) -> Result<&'a PlannedJob> {
         [one] => Ok(one),
         [] => {
             let ids = plan.jobs.iter().flat_map(|job| [job.id.clone(), job.job.clone()]);
+            let ids: BTreeSet<String> = ids.collect();
             bail!("there is no job `{name}`{}", schema::suggestion(name, ids))
         }
         _ => {

@@ -176,7 +176,10 @@ impl Durations {
 
     /// The seconds of `unit`: what is recorded, else the mean of what is.
     fn of(&self, unit: &Unit) -> f64 {
-        let mean = self.0.values().sum::<f64>() / (self.0.len().max(1) as f64);
+        let mean = match self.0.len() {
+            0 => 1.0,
+            count => self.0.values().sum::<f64>() / count as f64,
+        };
         self.0.get(&unit.to_string()).copied().unwrap_or(mean)
     }
 }
@@ -245,6 +248,8 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         // `new` counts 5 s, the mean.
         assert_eq!(shards[0], ["a", "c"].map(unit));
         assert_eq!(shards[1], ["b", "new", "d"].map(unit));
+        let equal = balance(&units, &Durations::default(), 2);
+        assert_eq!(equal.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2], "nothing recorded");
         let many = balance(&units, &durations, 7);
         assert_eq!(many.iter().map(Vec::len).sum::<usize>(), 5);
         assert_eq!(many.len(), 7);

@@ -68,7 +68,7 @@ fn aligned(rows: &[Vec<String>]) -> Vec<String> {
 fn sum(plan: &Plan) -> String {
     let running = plan.running().count();
     let required = plan.running().filter(|job| job.required).count();
-    let cost: f64 = plan.running().map(|job| job.cost).sum();
+    let cost = plan.running().fold(0.0, |sum, job| sum + job.cost);
     let jobs = if running == 1 { "job runs" } else { "jobs run" };
     format!(
         "{running} of {} {jobs}, {required} required; cost {cost:.0} (minutes of the cheapest \
@@ -168,7 +168,7 @@ mod tests {
         ");
         insta::assert_snapshot!(table(&plan(Event::Tag, &[]), false), @"
         job  machine  events  required  minutes  cost
-        0 of 6 jobs run, 0 required; cost -0 (minutes of the cheapest machine)
+        0 of 6 jobs run, 0 required; cost 0 (minutes of the cheapest machine)
         ");
     }
 
