@@ -16,3 +16,4 @@ pub mod render;
 pub mod run;
 pub mod shards;
 pub mod table;
+pub mod triage;

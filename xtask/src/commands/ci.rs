@@ -9,6 +9,7 @@ use crate::ci::changes::{Changes, Dependencies};
 use crate::ci::event::Event;
 use crate::ci::pipeline::{self, Pipeline};
 use crate::ci::plan::{Forge, Plan, Request};
+use crate::ci::triage::{self, Class, Input, Inputs};
 use crate::ci::{render, run, shards, table};
 use crate::workspace::Workspace;
 
@@ -30,6 +31,8 @@ enum Command {
     Render(Render),
     /// Do the steps of a job on this machine
     Run(Run),
+    /// Tell new failures from known ones, from logs and test results
+    Triage(Triage),
     /// Record how long the tests took, from logs of `cargo xtask test`
     Record(Record),
 }
@@ -86,6 +89,30 @@ struct Run {
 }
 
 #[derive(Debug, clap::Args)]
+struct Triage {
+    /// Logs of jobs, as `gh run view --log-failed` or GitLab give them
+    #[arg(value_name = "LOG", required_unless_present = "junit")]
+    logs: Vec<PathBuf>,
+    /// Test results in JUnit's format
+    #[arg(long, value_name = "FILES", num_args = 1..)]
+    junit: Vec<PathBuf>,
+    /// Logs or test results of the base revision
+    #[arg(long, value_name = "FILES", num_args = 1..)]
+    base: Vec<PathBuf>,
+    /// How to write it
+    #[arg(long, value_enum, default_value = "markdown")]
+    format: Summary,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Summary {
+    /// For a pull request
+    Markdown,
+    /// For programs
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
 struct Record {
     /// Logs
     #[arg(required = true, value_name = "LOG")]
@@ -103,6 +130,7 @@ impl Ci {
             Some(Command::Matrix(matrix)) => matrix.run(),
             Some(Command::Render(render)) => render.run(),
             Some(Command::Run(run)) => run.run(),
+            Some(Command::Triage(triage)) => triage.run(),
             Some(Command::Record(record)) => record.run(),
         }
     }
@@ -195,6 +223,28 @@ impl Run {
         }
         println!("{}: {}", planned.id, planned.combination);
         run::run(&commands)
+    }
+}
+
+impl Triage {
+    /// Fails if there is a new failure.
+    fn run(&self) -> Result<ExitCode> {
+        let read = |paths: &[PathBuf]| -> Result<Vec<Input>> {
+            paths.iter().map(|path| Input::read(path)).collect()
+        };
+        let inputs =
+            Inputs { logs: read(&self.logs)?, junit: read(&self.junit)?, base: read(&self.base)? };
+        let today = time::OffsetDateTime::now_utc().date();
+        let flaky = triage::flaky::Flaky::read(&Workspace::find()?.root, today)?;
+        let failures = triage::triage(&inputs, &flaky)?;
+        match self.format {
+            Summary::Markdown => {
+                print!("{}", triage::report::markdown(&failures, &flaky.expired));
+            }
+            Summary::Json => print!("{}", triage::report::json(&failures, &flaky.expired)?),
+        }
+        let new = failures.iter().any(|failure| failure.class == Class::New);
+        Ok(if new { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
