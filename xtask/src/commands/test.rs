@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use super::build::{Built, Extras, Selection, build};
+use crate::ci::shards::{self, Shard, Unit};
 use crate::process::{Invocation, status};
 use crate::test_count::{Count, Watcher};
 use crate::toolchain::rust;
@@ -23,8 +24,11 @@ pub struct Test {
     no_lint: bool,
     /// Run only the tests of one device: `standin` is the Metal device on a stand-in for Metal,
     /// on x86-64 Linux
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "shard")]
     device: Option<OneDevice>,
+    /// Run only a part of the tests, as 1/3; leaves out the lints
+    #[arg(long, value_name = "K/N", conflicts_with = "filter")]
+    shard: Option<Shard>,
 }
 
 /// A device whose tests can be run alone.
@@ -63,7 +67,8 @@ impl Test {
                 return Ok(false);
             }
         };
-        let lint = !self.no_lint && self.filter.is_none() && self.device.is_none();
+        let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
+        let lint = !self.no_lint && !part;
         let lints = if lint { lints(&built) } else { Vec::new() };
         let tests = self.commands(&built)?;
         if self.selection.dry_run {
@@ -116,8 +121,13 @@ impl Test {
                 bail!("the stand-in for Metal runs on {STANDIN_HOST}, this is {}", built.rust.host)
             }
             None => {
-                let standin = if has_standin { self.standin(built).into() } else { Vec::new() };
-                Ok(std::iter::once(self.tests(built)).chain(standin).collect())
+                let mut all = self.tests(built)?;
+                // Of shards, the first has them.
+                let mine = self.shard.is_none_or(|shard| shard.index == 1);
+                if has_standin && mine {
+                    all.extend(self.standin(built));
+                }
+                Ok(all)
             }
         }
     }
@@ -148,17 +158,28 @@ impl Test {
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
     /// the profile `checked`.
-    fn tests(&self, built: &Built) -> Invocation {
+    fn tests(&self, built: &Built) -> Result<Vec<Invocation>> {
         let tests = cargo(&built.workspace.root)
             .args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"])
             .env("ETMETAL_STAGE", built.stage.root())
             .env("ETMETAL_PYTHON", &built.python)
             .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
-        match &self.filter {
+        if let Some(shard) = self.shard {
+            let units = shards::units_of(&built.workspace.root, shard)?;
+            // cargo runs the documentation's examples only by themselves.
+            let (docs, others): (Vec<_>, Vec<_>) =
+                units.iter().partition(|unit| **unit == Unit::Documentation);
+            let parts = [others, docs].into_iter().filter(|units| !units.is_empty());
+            let part = |units: Vec<&Unit>| {
+                tests.clone().args(units.iter().flat_map(|unit| unit.arguments()))
+            };
+            return Ok(parts.map(part).collect());
+        }
+        Ok(vec![match &self.filter {
             Some(filter) => tests.arg(filter),
             None => tests,
-        }
+        }])
     }
 }
 
@@ -179,7 +200,9 @@ fn lints(built: &Built) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
+    let render = cargo().args(["xtask", "ci", "render", "--check"]);
     let mut lints = vec![
+        Lint { name: "workflows", commands: vec![render] },
         Lint { name: "formatting", commands: vec![cargo().args(["fmt", "--all", "--check"])] },
         Lint { name: "clippy", commands: vec![clippy().args(deny)] },
     ];
