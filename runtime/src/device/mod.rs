@@ -27,6 +27,7 @@ use crate::graph::GraphKey;
 use crate::tensor::DType;
 
 pub mod host;
+#[cfg(any(test, target_vendor = "apple", metal_standin))]
 pub(crate) mod kernels;
 #[cfg(any(target_vendor = "apple", metal_standin))]
 pub mod metal;
