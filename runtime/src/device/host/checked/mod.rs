@@ -3,8 +3,9 @@
 //! Every kernel is compiled so that each load and store is looked at before it is done
 //! (`msl/include/checked.h`). Memory of arguments may be used within the argument: a tensor's own
 //! elements where the caller says which they are, else the rest of the buffer. Threadgroup memory
-//! may be used within a variable, and not by two threads at once if one of them writes, where "at
-//! once" means with neither a threadgroup barrier nor a SIMD-group operation of both between.
+//! may be used within a variable, and not by two threads at once if one of them changes it, where
+//! "at once" means with neither a threadgroup barrier nor a SIMD-group operation of both between.
+//! Several threads may store the same value: generated kernels do.
 //!
 //! An access is known by its address alone: one that leaves its argument and lands in another
 //! argument of the same call is seen only if it is a store and that one is read-only.

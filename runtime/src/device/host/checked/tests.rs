@@ -286,6 +286,21 @@ fn two_stores_without_a_barrier_are_found() {
 }
 
 #[test]
+fn threads_may_store_the_same_value() {
+    let body = "threadgroup int any;\nany = 0;\n\
+         threadgroup_barrier(mem_flags::mem_threadgroup);\nif (i > 5) any = VALUE;\n\
+         threadgroup_barrier(mem_flags::mem_threadgroup);\nout[i] = any;";
+    let out = buffer(64);
+    let call = |value: &str| Call::new(TILE, &body.replace("VALUE", value), 64, 64).buffer(&out);
+    call("1").passes();
+    assert_eq!(contents(&out), [1f32.to_bits(); 64]);
+    // Nothing comes after the last store of this one.
+    call("i > 62 ? 2 : 1").fails(&["missing barrier: store of 4 bytes", "[63, 0, 0]", "line 6:"]);
+    let last = "threadgroup int any;\nout[i] = 1; any = i / 63;";
+    Call::new(TILE, last, 64, 64).buffer(&out).fails(&["missing barrier: store", "[63, 0, 0]"]);
+}
+
+#[test]
 fn simd_groups_race_with_each_other() {
     // Lanes of one SIMD group are ordered by its operations; the other group's are not.
     let body = "threadgroup float a[64];\na[t] = t;\nfloat x = simd_sum(a[t]);\n\
