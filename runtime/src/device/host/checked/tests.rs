@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::{HostDevice, Options};
 use crate::Error;
-use crate::device::{Argument, BufferRef, CommandBuffer as _, Device as _, Dispatch, Grid};
+use crate::device::{Argument, BufferRef, Device as _, Dispatch, Grid};
 
 /// A device of the checked mode.
 fn device() -> &'static HostDevice {
@@ -137,6 +137,16 @@ fn offsets_may_be_negative() {
     let body = "out[i] = in[int(i) - 1];";
     let call = Call::new(OUT_AND_IN, body, 64, 64).buffer(&out).words(&input, 32..64);
     call.fails(&["buffer(1) \"in\" of 128 bytes, accessed at byte offset -4"]);
+}
+
+#[test]
+fn wild_indices_are_told_with_what_is_nearest() {
+    let (out, input) = (buffer(64), buffer(64));
+    let call = |body| Call::new(OUT_AND_IN, body, 64, 64).buffer(&out).buffer(&input);
+    call("out[i] = in[i * 0x10000000ul];")
+        .fails(&["load of 4 bytes out of bounds: far from every"]);
+    let text = call("out[i + 0x10000000000ul] = in[i];").error();
+    assert!(text.contains("the nearest is buffer(0) \"out\" of 256 bytes"), "{text}");
 }
 
 #[test]
