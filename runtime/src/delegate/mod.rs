@@ -3,12 +3,14 @@
 mod arguments;
 mod copy;
 pub mod ffi;
+pub mod profile_json;
 pub mod stats;
 pub mod tracking;
 
 use crate::Result;
 use crate::container::{Container, ModelSource};
 use crate::error::Context;
+use crate::profile::{self, Category};
 use ffi::{EtmetalResize, EtmetalTensor};
 use stats::{Timer, Transfer};
 
@@ -26,7 +28,9 @@ impl Delegate {
     /// As for [`Container::load`]; the message names the method.
     pub fn init(source: &ModelSource<'_>) -> Result<Self> {
         let timer = Timer::start();
+        let span = profile::span_named(Category::Load, || format!("load {}", source.method));
         let loaded = Container::load(source);
+        drop(span);
         stats::count_init(source.method, &timer, loaded.as_ref().ok());
         let container = loaded.context(|| format!("method {:?}", source.method))?;
         Ok(Delegate { method: source.method.to_owned(), container })
@@ -44,7 +48,9 @@ impl Delegate {
         resize: Option<EtmetalResize>,
     ) -> Result<()> {
         let timer = Timer::start();
+        let span = profile::span_named(Category::Run, || format!("execute {}", self.method));
         let moved = self.run(arguments, resize);
+        drop(span);
         stats::count_execute(&self.method, &timer, moved.as_ref().ok().copied());
         moved.map(drop).context(|| format!("method {:?}", self.method))
     }
@@ -54,6 +60,7 @@ impl Delegate {
         let (inputs, outputs) =
             arguments::split(arguments, container.num_inputs(), container.num_outputs())?;
         let mut moved = Transfer::default();
+        let mut span = profile::span(Category::Copy, "take inputs");
         let tensors: Result<Vec<_>> = inputs
             .iter()
             .enumerate()
@@ -61,10 +68,15 @@ impl Delegate {
                 input.input(container.device(), &mut moved).context(|| format!("input {index}"))
             })
             .collect();
+        span.number("bytes_wrapped", moved.inputs_wrapped as u64);
+        span.number("bytes_copied", moved.inputs_copied as u64);
+        drop(span);
         container.run(tensors?, |results| {
+            let mut span = profile::span(Category::Copy, "copy outputs");
             for (index, (output, result)) in outputs.iter().zip(results).enumerate() {
                 output.store(result, resize, &mut moved).context(|| format!("output {index}"))?;
             }
+            span.number("bytes_copied", moved.outputs_copied as u64);
             Ok(())
         })?;
         Ok(moved)

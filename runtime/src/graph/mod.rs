@@ -2,6 +2,7 @@
 //! lowered by the device, and kept in a bounded cache.
 
 mod cache;
+mod flops;
 mod key;
 
 use crate::Result;
@@ -24,5 +25,5 @@ pub fn encode(stream: &Stream, op: GraphOp, tensors: &[&Tensor]) -> Result<()> {
     let executable =
         GraphCache::of(stream.device())?.get(&**stream.device(), &key).context(|| name)?;
     let operands: smallvec::SmallVec<[Operand; 4]> = tensors.iter().map(|t| t.operand()).collect();
-    stream.run(&executable, &operands).context(|| name)
+    stream.run(&key, &executable, &operands).context(|| name)
 }

@@ -131,6 +131,9 @@ api! {
     stats_enable: "etmetal_stats_enable", fn(bool);
     tracked_json: "etmetal_tracked_json", fn(*mut c_char, usize) -> usize;
     tracking_enable: "etmetal_tracking_enable", fn(bool);
+    profile_json: "etmetal_profile_json", fn(*mut c_char, usize) -> usize;
+    profile_enable: "etmetal_profile_enable", fn(bool);
+    profile_now: "etmetal_profile_now", fn() -> u64;
 }
 
 fn missing(path: &Path, symbol: &str) -> Error {

@@ -163,6 +163,25 @@ impl Runtime {
         read_text(self.api.tracked_json)
     }
 
+    /// Makes the delegate record what it does when, from now on or no longer. What was recorded
+    /// stays.
+    pub fn enable_profile(&self, on: bool) {
+        // SAFETY: the function takes a plain value.
+        unsafe { (self.api.profile_enable)(on) }
+    }
+
+    /// What was recorded, as JSON. Times are in nanoseconds, as [`Runtime::profile_now`] gives
+    /// them.
+    pub fn profile_json(&self) -> String {
+        read_text(self.api.profile_json)
+    }
+
+    /// The time now by the profile's clock, in nanoseconds.
+    pub fn profile_now(&self) -> u64 {
+        // SAFETY: the function takes nothing and returns a plain value.
+        unsafe { (self.api.profile_now)() }
+    }
+
     /// Loads a program; `data` are the `.ptd` files of a program without weights of its own.
     ///
     /// # Errors
