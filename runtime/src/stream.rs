@@ -103,11 +103,7 @@ impl Stream {
     /// # Errors
     /// `ETMETAL_FLUSH_INTERVAL` is set and is no positive number.
     pub fn new(device: Arc<dyn Device>) -> Result<Self> {
-        let interval = match std::env::var(FLUSH_INTERVAL_VARIABLE) {
-            Err(_) => DEFAULT_FLUSH_INTERVAL,
-            Ok(text) => parse_flush_interval(&text)?,
-        };
-        Ok(Stream::with_flush_interval(device, interval))
+        Ok(Stream::with_flush_interval(device, flush_interval_of_environment()?))
     }
 
     /// A stream that commits by itself after `flush_interval` commands (at least 1).
@@ -366,7 +362,7 @@ impl Stream {
         if !in_flight.is_empty() {
             self.count(|stats| stats.waits += 1);
         }
-        let span = profile::span(Category::Wait, "wait");
+        let span = (!in_flight.is_empty()).then(|| profile::span(Category::Wait, "wait"));
         for submission in &mut in_flight {
             self.keep_failure(submission.wait());
         }
@@ -468,6 +464,17 @@ fn kernel_work(kernel: &Kernel, arguments: &Arguments, grid: Grid) -> Work {
 fn op_work(key: &GraphKey, operands: &[Operand]) -> Work {
     let tensors = operands.iter().map(|o| TensorUse::new(o.dtype, &o.sizes, &o.strides)).collect();
     Work { flops: key.flops(), ..Work::on(WorkKind::Op, key.op.name().to_owned(), tensors) }
+}
+
+/// The flush interval of new streams: `ETMETAL_FLUSH_INTERVAL`, else [`DEFAULT_FLUSH_INTERVAL`].
+///
+/// # Errors
+/// The variable is set and is no positive number.
+pub fn flush_interval_of_environment() -> Result<usize> {
+    match std::env::var(FLUSH_INTERVAL_VARIABLE) {
+        Err(_) => Ok(DEFAULT_FLUSH_INTERVAL),
+        Ok(text) => parse_flush_interval(&text),
+    }
 }
 
 fn parse_flush_interval(text: &str) -> Result<usize> {

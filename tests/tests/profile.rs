@@ -186,7 +186,7 @@ fn a_run_is_told_from_its_inputs_to_its_outputs() {
 
 #[test]
 fn products_tell_their_shapes_bytes_and_operations() {
-    // A [6, 4] times a [4, 8] matrix; see the fixture's meta.json for others.
+    // One product, of matrices [3, 4] and [4, 5].
     let (summary, trace) = profiled("mm", &["--runs", "2"]);
     let row = &summary["work"][0];
     assert_eq!(row["name"], "mm", "{row}");

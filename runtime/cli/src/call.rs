@@ -37,6 +37,11 @@ impl Call {
         Ok(call)
     }
 
+    /// Whether any of the inputs is a tensor.
+    pub fn takes_tensors(&self) -> bool {
+        self.inputs.iter().any(|input| matches!(input.value, Value::Tensor(_)))
+    }
+
     /// The inputs' values.
     pub fn values(&self) -> Vec<Value> {
         self.inputs.iter().map(|input| input.value.clone()).collect()

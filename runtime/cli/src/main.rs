@@ -60,7 +60,9 @@ fn main() -> ExitCode {
         Ok(Outcome::Failure) => ExitCode::FAILURE,
         Err(error) => {
             if json {
-                output::print(&serde_json::json!({ "error": error.to_string() }).to_string());
+                // The error itself stands on standard error too.
+                let text = serde_json::json!({ "error": error.to_string() }).to_string();
+                let _ = output::print(&text);
             }
             eprintln!("{} {error}", output::Style::of(&std::io::stderr()).red("error:"));
             ExitCode::FAILURE

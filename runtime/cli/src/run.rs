@@ -148,14 +148,14 @@ struct Worst {
 /// # Errors
 /// Anything that keeps the method from being run to its end.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
-    let files = Files::find(&arguments.model, &arguments.inputs, &arguments.expected);
+    let files = Files::find(&arguments.model, &arguments.inputs, &arguments.expected)?;
     let report = execute(arguments, &files)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
-        output::print(&text);
+        output::print(&text)?;
     } else {
-        output::print(report.text(Style::of(&std::io::stdout())).trim_end());
+        output::print(report.text(Style::of(&std::io::stdout())).trim_end())?;
     }
     let leaks = report.left_behind.as_ref().is_some_and(|left| !left.is_empty());
     let failed = report.pass == Some(false) || leaks;
@@ -166,6 +166,14 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     let model = files.model.display().to_string();
     let call = Call::prepare(files, arguments.method.as_deref(), arguments.seed)?;
+    let made_up = files.inputs.is_empty() && call.takes_tensors();
+    if made_up && !files.expected.is_empty() {
+        return Err(Error::InvalidArgument(
+            "outputs are expected but no inputs are given, and for inputs made at random nobody \
+             knows the outputs: name the inputs with --input"
+                .into(),
+        ));
+    }
     let expected = read_expected(&files.expected, call.output_count)?;
     call::limit_threads(arguments.threads);
     let runtime = call::open_runtime()?;

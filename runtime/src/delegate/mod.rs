@@ -10,7 +10,10 @@ pub mod tracking;
 use crate::Result;
 use crate::container::{Container, ModelSource};
 use crate::error::Context;
+use crate::graph;
+use crate::ops::own_kernels::Route;
 use crate::profile::{self, Category};
+use crate::stream;
 use ffi::{EtmetalResize, EtmetalTensor};
 use stats::{Timer, Transfer};
 
@@ -27,6 +30,7 @@ impl Delegate {
     /// # Errors
     /// As for [`Container::load`]; the message names the method.
     pub fn init(source: &ModelSource<'_>) -> Result<Self> {
+        check_environment()?;
         let timer = Timer::start();
         let span = profile::span_named(Category::Load, || format!("load {}", source.method));
         let loaded = Container::load(source);
@@ -81,6 +85,14 @@ impl Delegate {
         })?;
         Ok(moved)
     }
+}
+
+/// Checks the variables that are read only when something needs them, so that a wrong one is told
+/// once, and before anything was done.
+fn check_environment() -> Result<()> {
+    stream::flush_interval_of_environment()?;
+    graph::capacity_of_environment()?;
+    Route::of_environment().map(drop)
 }
 
 #[cfg(test)]

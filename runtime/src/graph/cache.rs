@@ -102,7 +102,11 @@ impl GraphCache {
     }
 }
 
-fn capacity_of_environment() -> Result<usize> {
+/// Bound of new caches: `ETMETAL_GRAPH_CACHE`, else [`DEFAULT_CAPACITY`].
+///
+/// # Errors
+/// The variable is set and is no positive number.
+pub fn capacity_of_environment() -> Result<usize> {
     match std::env::var(CAPACITY_VARIABLE) {
         Err(_) => Ok(DEFAULT_CAPACITY),
         Ok(text) => parse_capacity(&text),

@@ -10,7 +10,9 @@ use crate::device::Operand;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 
-pub use cache::{CAPACITY_VARIABLE, CacheStats, DEFAULT_CAPACITY, GraphCache};
+pub use cache::{
+    CAPACITY_VARIABLE, CacheStats, DEFAULT_CAPACITY, GraphCache, capacity_of_environment,
+};
 pub use key::{GraphKey, GraphOp, OperandKey, Scan, StrideClass};
 
 /// Encodes `op` on these tensors, outputs first, on `stream`.

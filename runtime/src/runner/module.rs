@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::ffi::{Api, RawMethodInfo, RawModule, RawValue, RawValueInfo, kind, text};
+use super::file;
 use super::host_tensor::HostTensor;
 use super::signature::{Dynamism, TensorInfo, ValueInfo};
 use crate::Result;
@@ -187,6 +188,9 @@ impl Runtime {
     /// # Errors
     /// A file is missing or damaged, or ExecuTorch refuses it.
     pub fn load(&self, path: &Path, data: &[PathBuf], mode: LoadMode) -> Result<Module> {
+        for path in data.iter().map(PathBuf::as_path).chain([path]) {
+            file::open(path)?;
+        }
         let c_path = c_string(path.as_os_str())?;
         let data = data.iter().map(|p| c_string(p.as_os_str())).collect::<Result<Vec<_>>>()?;
         let data: Vec<_> = data.iter().map(|p| p.as_ptr()).collect();

@@ -66,7 +66,7 @@ pub struct Arguments {
 /// # Errors
 /// Anything that keeps the method from being run to its end, or the trace from being written.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
-    let files = Files::find(&arguments.model, &arguments.inputs, &[]);
+    let files = Files::find(&arguments.model, &arguments.inputs, &[])?;
     let call = Call::prepare(&files, arguments.method.as_deref(), arguments.seed)?;
     let trace = arguments.trace.as_deref().map(TraceFile::create).transpose()?;
     call::limit_threads(arguments.threads);
@@ -83,9 +83,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.json {
         let text = serde_json::to_string_pretty(&summary)
             .map_err(|e| Error::Internal(format!("the summary is no JSON: {e}")))?;
-        output::print(&text);
+        output::print(&text)?;
     } else {
-        output::print(table::text(&summary, arguments.trace.as_deref()).trim_end());
+        output::print(table::text(&summary, arguments.trace.as_deref()).trim_end())?;
     }
     Ok(Outcome::Success)
 }
