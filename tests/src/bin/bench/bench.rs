@@ -14,7 +14,7 @@ use crate::clock;
 use crate::peer::Peer;
 
 /// Turns of each side.
-const TURNS: usize = 15;
+const TURNS: usize = 40;
 
 /// The device under test and its peers.
 pub struct Bench {

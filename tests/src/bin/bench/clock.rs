@@ -4,12 +4,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// A turn takes at least this long: short work is repeated within it.
-const TURN: Duration = Duration::from_millis(20);
+/// A turn takes at least this long: short work is repeated within it. Short against the time that
+/// a system gives to a thread at once, so that on a busy machine some turns are undisturbed.
+const TURN: Duration = Duration::from_millis(5);
 
 /// Between turns, so that threads of the other side that wait for work by spinning have gone to
 /// sleep.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Turns of slow work end after this long, but for the first three.
+const LONG_ENOUGH: Duration = Duration::from_secs(3);
+const LEAST_TURNS: usize = 3;
 
 /// Something whose time can be taken, so many times in a row; it gives the time of all.
 pub trait Work {
@@ -52,7 +57,11 @@ impl<'a> Runner<'a> {
 /// The best time of so many turns.
 pub fn best(turns: usize, work: &mut dyn Work) -> Result<Duration> {
     let mut runner = Runner::new(work)?;
-    for _ in 0..turns {
+    let since = Instant::now();
+    for turn in 0..turns {
+        if turn >= LEAST_TURNS && since.elapsed() > LONG_ENOUGH {
+            break;
+        }
         runner.turn()?;
     }
     Ok(runner.best)
@@ -65,7 +74,11 @@ pub fn race(
     peer: &mut dyn Work,
 ) -> Result<(Duration, Duration)> {
     let (mut ours, mut peer) = (Runner::new(ours)?, Runner::new(peer)?);
-    for _ in 0..turns {
+    let since = Instant::now();
+    for turn in 0..turns {
+        if turn >= LEAST_TURNS && since.elapsed() > 2 * LONG_ENOUGH {
+            break;
+        }
         ours.turn()?;
         peer.turn()?;
     }
