@@ -15,6 +15,9 @@ use crate::inputs::{Files, Input};
 use crate::leftover::{self, Leftover};
 use crate::output::{self, Style, duration_text, error_text};
 
+/// Turns on the checked mode of the host device.
+const CHECKED_VARIABLE: &str = "ETMETAL_CHECKED";
+
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The program (.pte), or a folder with model.pte, inputN.npy and outputN.npy
@@ -70,6 +73,12 @@ pub struct Arguments {
     /// Tell what the model has left behind once it is destroyed; anything is a failure
     #[arg(long)]
     track: bool,
+
+    /// Check every load and store of the shaders that run on the host device: outside of an
+    /// argument or of threadgroup memory, or without a barrier between threads. The first that
+    /// must not be ends the run with its place in the shader. Many times slower
+    #[arg(long)]
+    checked: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -176,6 +185,10 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     }
     let expected = read_expected(&files.expected, call.output_count)?;
     call::limit_threads(arguments.threads);
+    if arguments.checked {
+        // SAFETY: this program has no other thread yet.
+        unsafe { std::env::set_var(CHECKED_VARIABLE, "1") };
+    }
     let runtime = call::open_runtime()?;
     if arguments.stats {
         runtime.enable_stats(true);

@@ -36,7 +36,8 @@ impl Bench {
     /// # Errors
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
-        let built = build(&self.selection, Extras { bench: true }, false)?;
+        let built = build(&self.selection, Extras { bench: true, ..Extras::default() }, false)?;
+        built.require_etmetal()?;
         let python = self.python.clone().or_else(python_with_torch).unwrap_or(built.python);
         let filter = self.filter.iter().flat_map(|text| ["--filter", text.as_str()]);
         let program = staged_cargo(&built.workspace, &Environment::current())

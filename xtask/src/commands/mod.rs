@@ -2,6 +2,9 @@
 
 pub mod bench;
 pub mod build;
+pub mod clean;
 pub mod doctor;
+pub mod install;
+pub mod preset;
 pub mod run;
 pub mod test;
