@@ -1,10 +1,11 @@
 //! What rows are measured with: the device, and the peer.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use etmetal::device::Device;
 use etmetal::device::host::HostDevice;
 use etmetal::stream::Stream;
@@ -89,10 +90,10 @@ impl Bench {
         case: &str,
         mut ours: impl FnMut() -> Result<()>,
     ) -> Result<(Duration, (Duration, String))> {
-        if !self.peers.contains_key(&threads) {
-            self.peers.insert(threads, Peer::start(threads)?);
-        }
-        let peer = self.peers.get_mut(&threads).context("just started")?;
+        let peer = match self.peers.entry(threads) {
+            Entry::Occupied(peer) => peer.into_mut(),
+            Entry::Vacant(place) => place.insert(Peer::start(threads)?),
+        };
         let name = peer.prepare(case)?;
         self.host.set_threads(threads);
         let times = clock::race(TURNS, &mut ours, peer);

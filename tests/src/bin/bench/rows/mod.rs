@@ -22,8 +22,10 @@ use crate::table::Row;
 pub struct Measurement {
     /// What `--filter` looks at.
     pub name: &'static str,
-    pub measure: Box<dyn Fn(&mut Bench) -> Result<Vec<Row>>>,
+    pub measure: Box<Measure>,
 }
+
+type Measure = dyn Fn(&mut Bench) -> Result<Vec<Row>>;
 
 fn measurement(
     name: &'static str,
