@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, ensure};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::pipeline::{JobPaths, Pipeline};
-use crate::preset::{Folder, Source as _, inherits};
 use crate::process::Invocation;
 use crate::workspace::cargo;
 
@@ -79,14 +78,7 @@ impl Dependencies {
     pub fn read(root: &Path, pipeline: &Pipeline) -> Result<Self> {
         let text = cargo(root).args(["metadata", "--no-deps", "--format-version=1"]).read()?;
         let metadata = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
-        let folder = Folder::new(root);
-        let mut presets = BTreeMap::new();
-        for name in folder.names() {
-            let documents = inherits::linearize(&folder, &name)?;
-            let names = documents.into_iter().map(|document| document.identity.name);
-            presets.insert(name, names.collect());
-        }
-        Self::new(crates(&metadata)?, presets, pipeline)
+        Self::new(crates(&metadata)?, presets(root)?, pipeline)
     }
 
     fn new(
@@ -188,6 +180,45 @@ impl Dependencies {
             false
         })
     }
+}
+
+/// Each preset of the repository at `root`, with itself and those it inherits at any distance.
+fn presets(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let folder = root.join("presets");
+    let mut parents = BTreeMap::<String, Vec<String>>::new();
+    for entry in folder.read_dir().with_context(|| format!("{}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let shown = || format!("{}", path.display());
+        let file: PresetFile =
+            toml::from_str(&std::fs::read_to_string(&path)?).with_context(shown)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        parents.insert(name, file.preset.inherits);
+    }
+    let family = |name: &String| {
+        let mut family = BTreeSet::from([name.clone()]);
+        let mut open = vec![name];
+        while let Some(next) = open.pop() {
+            let all = parents.get(next).into_iter().flatten();
+            open.extend(all.filter(|parent| family.insert((*parent).clone())));
+        }
+        (name.clone(), family)
+    };
+    Ok(parents.keys().map(family).collect())
+}
+
+/// What matters here of a preset; whether it is right, `cargo xtask build` tells.
+#[derive(serde::Deserialize)]
+struct PresetFile {
+    preset: PresetTable,
+}
+
+#[derive(serde::Deserialize)]
+struct PresetTable {
+    #[serde(default)]
+    inherits: Vec<String>,
 }
 
 /// The preset that `file` declares.
@@ -305,6 +336,14 @@ pub(crate) mod tests {
         assert_eq!(reason("presets/base.toml", &[], Some("tiny")), None);
         assert_eq!(reason("presets/metal.toml", &["app"], None), None);
         assert!(reason("presets/tiny.toml", &[], Some("tiny")).is_some());
+    }
+
+    #[test]
+    fn presets_know_all_that_they_inherit() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let presets = presets(root).unwrap();
+        let family: Vec<_> = presets["metal-debug"].iter().map(String::as_str).collect();
+        assert_eq!(family, ["base", "metal", "metal-debug"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::rust_build::staged_cargo;
 pub struct Bench {
     #[command(flatten)]
     selection: Selection,
-    /// What to measure
+    /// What to measure: the `runtime`, or `ci`, which are `cargo xtask ci`'s own parts
     #[arg(long, default_value = "runtime", value_name = "NAME")]
     suite: String,
     /// Further arguments of the measuring program
@@ -27,6 +27,9 @@ impl Bench {
     /// # Errors
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
+        if self.suite == "ci" {
+            return crate::ci::bench::measure();
+        }
         let built = build(&self.selection, Extras { bench: true }, false)?;
         let program = staged_cargo(&built.workspace, &Environment::current())
             .args(["run", "--release", "-p", "etmetal-tests", "--bin", "bench", "--"])
