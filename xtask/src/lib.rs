@@ -11,8 +11,10 @@
 pub mod ci;
 pub mod cmake;
 pub mod commands;
+pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
+pub mod package;
 pub mod preset;
 pub mod process;
 pub mod rust_build;
@@ -20,6 +22,7 @@ pub mod stage;
 pub mod steps;
 pub mod test_count;
 pub mod toolchain;
+pub mod torch;
 pub mod venv;
 pub mod workspace;
 
@@ -39,12 +42,18 @@ pub struct Cli {
 enum Command {
     /// Build a preset into target/stage
     Build(commands::build::Build),
+    /// Build what is missing, then put the result into a prefix
+    Install(commands::install::Install),
+    /// Remove what builds have left
+    Clean(commands::clean::Clean),
     /// Build what is missing, then run a model: `etmetal run ARGS`
     Run(commands::run::Run),
     /// Build what is missing, run every lint and test, and count
     Test(commands::test::Test),
     /// Look at the machine: which tools are here, which are missing, how to install them
     Doctor(commands::doctor::Doctor),
+    /// Look at presets, check, mend and make them
+    Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
     /// Show what is checked where, write the workflows, run a job here, sort out what failed
@@ -61,9 +70,12 @@ impl Cli {
         let good = |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         match self.command {
             Command::Build(build) => build.run().map(done),
+            Command::Install(install) => install.run().map(done),
+            Command::Clean(clean) => clean.run().map(done),
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Ci(ci) => ci.run(),
         }

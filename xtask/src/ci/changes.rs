@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::pipeline::{JobPaths, Pipeline};
+use crate::preset::{Folder, Source as _, inherits};
 use crate::process::Invocation;
 use crate::workspace::cargo;
 
@@ -184,41 +185,13 @@ impl Dependencies {
 
 /// Each preset of the repository at `root`, with itself and those it inherits at any distance.
 fn presets(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>> {
-    let folder = root.join("presets");
-    let mut parents = BTreeMap::<String, Vec<String>>::new();
-    for entry in folder.read_dir().with_context(|| format!("{}", folder.display()))? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            continue;
-        }
-        let shown = || format!("{}", path.display());
-        let file: PresetFile =
-            toml::from_str(&std::fs::read_to_string(&path)?).with_context(shown)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        parents.insert(name, file.preset.inherits);
-    }
-    let family = |name: &String| {
-        let mut family = BTreeSet::from([name.clone()]);
-        let mut open = vec![name];
-        while let Some(next) = open.pop() {
-            let all = parents.get(next).into_iter().flatten();
-            open.extend(all.filter(|parent| family.insert((*parent).clone())));
-        }
-        (name.clone(), family)
+    let folder = Folder::new(root);
+    let family = |name: String| {
+        let (line, faults) = inherits::linearize(&folder, &name);
+        let documents = faults.or(line)?.documents.into_iter();
+        Ok((name, documents.map(|document| document.identity.name).collect()))
     };
-    Ok(parents.keys().map(family).collect())
-}
-
-/// What matters here of a preset; whether it is right, `cargo xtask build` tells.
-#[derive(serde::Deserialize)]
-struct PresetFile {
-    preset: PresetTable,
-}
-
-#[derive(serde::Deserialize)]
-struct PresetTable {
-    #[serde(default)]
-    inherits: Vec<String>,
+    folder.names().into_iter().map(family).collect()
 }
 
 /// The preset that `file` declares.

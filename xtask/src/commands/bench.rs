@@ -30,7 +30,8 @@ impl Bench {
         if self.suite == "ci" {
             return crate::ci::bench::measure();
         }
-        let built = build(&self.selection, Extras { bench: true }, false)?;
+        let built = build(&self.selection, Extras { bench: true, ..Extras::default() }, false)?;
+        built.require_etmetal()?;
         let program = staged_cargo(&built.workspace, &Environment::current())
             .args(["run", "--release", "-p", "etmetal-tests", "--bin", "bench", "--"])
             .args(["--suite", &self.suite])

@@ -3,6 +3,9 @@
 pub mod bench;
 pub mod build;
 pub mod ci;
+pub mod clean;
 pub mod doctor;
+pub mod install;
+pub mod preset;
 pub mod run;
 pub mod test;
