@@ -98,14 +98,19 @@ struct List {
 
 impl List {
     fn run(&self, folder: &Folder) -> Result<()> {
-        let mut documents = Vec::new();
-        for name in folder.names() {
-            let file = folder.read(&name)?.with_context(|| format!("{name} is gone"))?;
-            documents.push(Document::parse(&file.into(), &name).0);
-        }
+        let documents = documents(folder)?;
         print!("{}", if self.json { list_json(&documents)? } else { list_text(&documents) });
         Ok(())
     }
+}
+
+fn documents(folder: &Folder) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for name in folder.names() {
+        let file = folder.read(&name)?.with_context(|| format!("{name} is gone"))?;
+        documents.push(Document::parse(&file.into(), &name).0);
+    }
+    Ok(documents)
 }
 
 fn list_text(documents: &[Document]) -> String {
