@@ -8,6 +8,7 @@
 //! `preset` (what to build) → `toolchain`, `venv`, `executorch` (with what) → `rust_build`,
 //! `cmake`, `stage` (how, as [`steps`]) → the runner of steps. [`commands`] puts them together.
 
+pub mod ci;
 pub mod cmake;
 pub mod commands;
 pub mod diagnostics;
@@ -55,6 +56,8 @@ enum Command {
     Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
+    /// Show what is checked where, write the workflows, run a job here, sort out what failed
+    Ci(commands::ci::Ci),
 }
 
 impl Cli {
@@ -74,6 +77,7 @@ impl Cli {
             Command::Doctor(doctor) => doctor.run().map(good),
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
+            Command::Ci(ci) => ci.run(),
         }
     }
 }
