@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::graph::GraphKey;
+use crate::profile::Work;
 use crate::tensor::DType;
 
 pub mod host;
@@ -284,6 +285,12 @@ pub trait CommandBuffer: fmt::Debug {
     /// # Errors
     /// An operand does not match the key, or leaves its buffer.
     fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()>;
+
+    /// Tells what the command encoded last is, for the [profile](crate::profile): a device that
+    /// can tell when it worked on each command records that. Called only while profiling.
+    fn describe(&mut self, work: Work) {
+        drop(work);
+    }
 
     /// Commands encoded so far.
     fn command_count(&self) -> usize;
