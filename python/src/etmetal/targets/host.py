@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from pathlib import Path
 
 from etmetal import tools
 from etmetal.errors import EtmetalError
-from etmetal.targets import source as generated
-from etmetal.targets import verify
+from etmetal.targets import compile, verify
 
 #: The least that a processor of each architecture must have. Not what this one has: a model that
 #: is exported here runs elsewhere.
@@ -17,26 +17,16 @@ MARCH = {"x86_64": "x86-64-v2", "aarch64": "armv8-a"}
 
 def compile_library(source: Path, weights_size: int, to: Path) -> None:
     """See :func:`etmetal.targets.compile_library`."""
-    machine = platform.machine()
-    if machine not in MARCH:
-        known = " and ".join(MARCH)
-        raise EtmetalError(f"models are compiled for {known}, and this machine is {machine}")
-    weights = generated.weights_source(weights_size, source.with_name("weights.cpp"))
+    compiler = _compiler()
+    objects = compile.objects(compiler, source, weights_size)
     exports = source.with_name("exports.map")
-    exports.write_text(f"{{ global: {generated.EXPORTS}; local: *; }};\n")
+    exports.write_text(f"{{ global: {compile.EXPORTS}*; local: *; }};\n")
     link = ["-s", "--build-id=none", "-z,noexecstack", "--as-needed", "--gc-sections"]
     tools.run(
         [
-            *tools.cxx(),
-            *generated.FLAGS,
-            *generated.DEFINES,
-            *generated.path_flags(source),
-            f"-march={MARCH[machine]}",
-            "-ffunction-sections",
-            "-fdata-sections",
+            *compiler.command,
             "-shared",
-            source,
-            weights,
+            *objects,
             *(f"-Wl,{flag}" for flag in link),
             f"-Wl,--version-script={exports}",
             "-o",
@@ -44,4 +34,14 @@ def compile_library(source: Path, weights_size: int, to: Path) -> None:
         ],
         cwd=source.parent,
     )
-    verify.elf(to.read_bytes(), [source.parent, generated.include_folder()])
+    verify.elf(to.read_bytes(), [source.parent, compile.include_folder()])
+
+
+@functools.cache
+def _compiler() -> compile.Compiler:
+    machine = platform.machine()
+    if machine not in MARCH:
+        known = " and ".join(MARCH)
+        raise EtmetalError(f"models are compiled for {known}, and this machine is {machine}")
+    command = tools.cxx()
+    return compile.Compiler((*command, f"-march={MARCH[machine]}"), tools.run([*command, "--version"]))
