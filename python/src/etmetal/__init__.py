@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etmetal.backend import MetalBackend
     from etmetal.partitioner import MetalPartitioner
+    from etmetal.runtime import Module, load, run
     from etmetal.targets import Target
 
 __version__ = "0.1.0"
@@ -19,10 +20,13 @@ __version__ = "0.1.0"
 _PLACES = {
     "MetalBackend": "etmetal.backend",
     "MetalPartitioner": "etmetal.partitioner",
+    "Module": "etmetal.runtime",
     "Target": "etmetal.targets",
+    "load": "etmetal.runtime",
+    "run": "etmetal.runtime",
 }
 
-__all__ = ["MetalBackend", "MetalPartitioner", "Target"]
+__all__ = ["MetalBackend", "MetalPartitioner", "Module", "Target", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:
