@@ -12,6 +12,7 @@ pub mod cmake;
 pub mod commands;
 pub mod environment;
 pub mod executorch;
+pub mod export;
 pub mod preset;
 pub mod process;
 pub mod rust_build;
@@ -44,6 +45,8 @@ enum Command {
     Test(commands::test::Test),
     /// Look at the machine: which tools are here, which are missing, how to install them
     Doctor(commands::doctor::Doctor),
+    /// Export a PyTorch model for the Metal delegate
+    Export(commands::export::Export),
     /// Measure the build
     Bench(commands::bench::Bench),
 }
@@ -61,6 +64,7 @@ impl Cli {
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Export(export) => export.run().map(done),
             Command::Bench(bench) => bench.run().map(done),
         }
     }

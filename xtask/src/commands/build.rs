@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch;
+use crate::export::{self, Torch};
 use crate::preset::{Folder, Preset};
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
@@ -67,10 +68,14 @@ impl Build {
 }
 
 /// What a command needs besides the stage.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
+    /// PyTorch and what exporting a model needs besides.
+    pub torch: Option<Torch>,
+    /// The packages of `requirements-python-tests.txt`.
+    pub python_tests: bool,
 }
 
 /// What came of a build.
@@ -126,7 +131,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         rust,
         preset,
     };
-    let plan = plan(&facts, extras)?;
+    let plan = plan(&facts, &extras)?;
     let options = Options { dry_run: selection.dry_run, verbose: selection.verbose, force };
     let state = facts.workspace.state();
     let _lock = match selection.dry_run {
@@ -166,7 +171,7 @@ struct Plan {
     stage: Stage,
 }
 
-fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
+fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     let lock = |name| Lock::load(&facts.workspace, name);
     let sdk_lock = lock("sdk")?;
     let sdk = executorch::provide(&facts.preset, &facts.venv, &sdk_lock)?;
@@ -184,6 +189,13 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
     if extras.bench {
         let numpy = facts.venv.site_packages().join("numpy/__init__.py");
         steps.push(facts.venv.add_step("numpy", &lock("bench")?, vec![numpy]));
+    }
+    if let Some(torch) = &extras.torch {
+        steps.extend(export::steps(&facts.workspace, &facts.venv, torch, &facts.cxx)?);
+    }
+    if extras.python_tests {
+        let tools = ["pytest", "ruff"].map(|name| facts.venv.program(name));
+        steps.push(facts.venv.add_step("pytest and ruff", &lock("python-tests")?, tools.into()));
     }
     let rust = RustBuild {
         workspace: &facts.workspace,
@@ -260,7 +272,7 @@ mod tests {
     }
 
     fn shown_of(folder: &tempfile::TempDir, facts: &Facts, extras: Extras) -> String {
-        let steps = plan(facts, extras).unwrap().steps;
+        let steps = plan(facts, &extras).unwrap().steps;
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let text: Vec<_> = steps
             .iter()
@@ -284,7 +296,12 @@ mod tests {
             "link.flags=-fuse-ld=lld",
             "build.features=checked",
         ];
-        insta::assert_snapshot!(shown("metal-debug", &defines, false, Extras { bench: true }));
+        insta::assert_snapshot!(shown(
+            "metal-debug",
+            &defines,
+            false,
+            Extras { bench: true, ..Extras::default() }
+        ));
     }
 
     #[test]
@@ -309,7 +326,7 @@ mod tests {
         let refused = |defines: &[&str], spoil: &dyn Fn()| {
             let facts = facts(folder.path(), "metal", defines, true);
             spoil();
-            let error = plan(&facts, Extras::default()).err().unwrap();
+            let error = plan(&facts, &Extras::default()).err().unwrap();
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let nothing = || {};

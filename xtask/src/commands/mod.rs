@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod build;
 pub mod doctor;
+pub mod export;
 pub mod run;
 pub mod test;
