@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from etmetal.backend import MetalBackend
+    from etmetal.errors import EtmetalError
     from etmetal.partitioner import MetalPartitioner
     from etmetal.runtime import Module, load, run
     from etmetal.targets import Target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "EtmetalError": "etmetal.errors",
     "MetalBackend": "etmetal.backend",
     "MetalPartitioner": "etmetal.partitioner",
     "Module": "etmetal.runtime",
@@ -26,7 +28,7 @@ _PLACES = {
     "run": "etmetal.runtime",
 }
 
-__all__ = ["MetalBackend", "MetalPartitioner", "Module", "Target", "load", "run"]
+__all__ = ["EtmetalError", "MetalBackend", "MetalPartitioner", "Module", "Target", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,16 +25,20 @@ from torch.export.passes import move_to_device_pass
 
 from etmetal import kernels, linux, targets
 from etmetal.errors import EtmetalError
-from etmetal.kernels import MissingKernelsError
+from etmetal.kernels import MissingKernel, MissingKernelsError
 from etmetal.linux.relabel import MPS, to_mps
 from etmetal.quantize import c_shims
-from etmetal.specs import CODESIGN_IDENTITY, Settings
+from etmetal.specs import CODESIGN_IDENTITY, TRIAL, Settings, spec
 
 #: Where weights begin in a file, so that a GPU can use them without a copy: a page of Apple
 #: silicon.
 WEIGHTS_ALIGNMENT = 16384
 
 _WEIGHTS_SUFFIX = "_weights_blob"
+
+
+class _GeneratedError(Exception):
+    """C++ was generated, and that was all that was wanted."""
 
 
 @final
@@ -114,20 +119,27 @@ class MetalBackend(AotiBackend, BackendDetails):
 
         The set that :class:`AotiBackend` would make a shorter error of stays empty.
         """
+        generated: _GeneratedError | None = None
         with kernels.collected() as missing:
-            yield
+            try:
+                yield
+            except _GeneratedError as error:
+                generated = error
         if missing:
             raise MissingKernelsError("?", missing)
+        if generated is not None:
+            raise generated
 
     @classmethod
     def materialize_weights_blob(cls, paths: Any, compile_specs: list[CompileSpec]) -> Any:
         """Compiles what Inductor generated; gives back the library and the weights."""
+        settings = Settings.of(compile_specs)
+        if settings.trial:
+            raise _GeneratedError
         source = _one(paths, ".wrapper.cpp")
         weights = _one(paths, "_weights.blob")
         library = source.with_suffix(".so")
-        targets.compile_library(
-            Settings.of(compile_specs), source, weights.stat().st_size, library
-        )
+        targets.compile_library(settings, source, weights.stat().st_size, library)
         return [str(library), str(weights)]
 
     @classmethod
@@ -140,6 +152,7 @@ class MetalBackend(AotiBackend, BackendDetails):
             MissingKernelsError: The model has operators without kernels.
             EtmetalError: The settings cannot be met, a tool is missing, or a library came out
                 that would not load everywhere.
+
         """
         settings = Settings.of(compile_specs)
         targets.check(settings)
@@ -155,9 +168,22 @@ class MetalBackend(AotiBackend, BackendDetails):
         return result
 
     @classmethod
+    def missing_kernels(
+        cls, edge_program: ExportedProgram, compile_specs: Sequence[CompileSpec]
+    ) -> tuple[MissingKernel, ...]:
+        """The operators of ``edge_program`` that have no kernel; compiles no C++."""
+        try:
+            cls.preprocess(copy.deepcopy(edge_program), [*compile_specs, spec(TRIAL, "")])
+        except MissingKernelsError as error:
+            return error.missing
+        except _GeneratedError:
+            pass
+        return ()
+
+    @classmethod
     def generate_codesign_compile_spec(cls, identity: str) -> CompileSpec:
         """The compile spec that has libraries signed by ``identity``; ``-``: ad hoc."""
-        return CompileSpec(CODESIGN_IDENTITY, identity.encode("utf-8"))
+        return spec(CODESIGN_IDENTITY, identity)
 
 
 def _one(paths: Any, suffix: str) -> Path:
@@ -183,7 +209,6 @@ def _place_weights(store: NamedDataStoreOutput, settings: Settings) -> None:
         if settings.external_weights is not None:
             del store.pte_data[key]
             store.external_data.setdefault(settings.external_weights, {})[key] = entry
-
 
 
 def _take_the_name() -> None:

@@ -27,7 +27,9 @@ def declare_operators() -> None:
     for bits in BITS:
         linear = f"_linear_fp_act_{bits}bit_weight"
         pack = f"_pack_weight_{bits}bit"
-        library.define(f"{linear}(Tensor A, Tensor B, int group_size, Tensor S, Tensor Z) -> Tensor")
+        library.define(
+            f"{linear}(Tensor A, Tensor B, int group_size, Tensor S, Tensor Z) -> Tensor"
+        )
         library.define(f"{pack}(Tensor W) -> Tensor")
         library.impl(linear, functools.partial(_linear, bits), "CPU")
         library.impl(pack, functools.partial(_pack, bits), "CPU")
@@ -89,6 +91,7 @@ def quantize(model: torch.nn.Module, bits: int = 4, group_size: int = 32) -> lis
 
     Raises:
         EtmetalError: No layer can be quantised.
+
     """
     declare_operators()
     import torchao.experimental.ops.mps  # noqa: F401

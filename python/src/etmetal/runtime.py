@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,18 @@ _BFLOAT16 = 15
 
 class RunError(EtmetalError):
     """A model cannot be loaded or run; the text is the runtime's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What a method takes or gives at one place."""
+
+    #: ``tensor``, ``int``, ``float``, ``bool``, ``None`` or ``other``.
+    kind: str
+    #: Of a tensor: as numpy calls it, or ``bfloat16``.
+    dtype: str | None = None
+    #: Of a tensor: its sizes, or their upper bounds where they vary.
+    shape: tuple[int, ...] = ()
 
 
 class _Value(ctypes.Structure):
@@ -87,6 +100,7 @@ def library() -> Path:
 
     Raises:
         EtmetalError: It is in none of these places.
+
     """
     named = os.environ.get("ETMETAL_LIB")
     if named:
@@ -94,7 +108,11 @@ def library() -> Path:
             raise EtmetalError(f"ETMETAL_LIB={named}: there is no such file")
         return Path(named)
     here = Path(__file__).resolve()
-    staged = [*here.parents[3].glob(f"target/stage/metal/*/lib/{_NAME}")] if len(here.parents) > 3 else []
+    staged = (
+        [*here.parents[3].glob(f"target/stage/metal/*/lib/{_NAME}")]
+        if len(here.parents) > 3
+        else []
+    )
     for path in (here.parent / "lib" / _NAME, *staged):
         if path.is_file():
             return path
@@ -145,6 +163,7 @@ def load(path: str | os.PathLike[str] | None = None) -> None:
 
     Raises:
         EtmetalError: There is no such library, or ExecuTorch does not take it.
+
     """
     api = _api(Path(path) if path is not None else library())
     error = api.etmetal_registration_error().decode()
@@ -162,6 +181,7 @@ def run(
 
     Args:
         data: ``.ptd`` files with the weights of models that have none of their own.
+
     """
     with Module(path, data) as module:
         return module.execute(*inputs, method=method)
@@ -187,7 +207,7 @@ class Module:
         self._api.etmetal_module_destroy(self._handle)
         self._handle = ctypes.c_void_p()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Module:
         return self
 
     def __exit__(
@@ -214,6 +234,16 @@ class Module:
         info = self._info(method)
         return [info.backends[i].decode() for i in range(info.num_backends)]
 
+    def inputs(self, method: str = "forward") -> list[Spec]:
+        """What a method takes."""
+        info = self._info(method)
+        return [_spec(info.inputs[i]) for i in range(info.num_inputs)]
+
+    def outputs(self, method: str = "forward") -> list[Spec]:
+        """What a method gives."""
+        info = self._info(method)
+        return [_spec(info.outputs[i]) for i in range(info.num_outputs)]
+
     def execute(self, *inputs: Any, method: str = "forward") -> list[Any]:
         """Runs a method.
 
@@ -226,6 +256,7 @@ class Module:
 
         Raises:
             RunError: What the runtime says.
+
         """
         info = self._info(method)
         taken = [info.inputs[i].dtype for i in range(info.num_inputs)]
@@ -240,18 +271,14 @@ class Module:
         outputs = []
         for index in range(self._api.etmetal_module_num_outputs(self._handle)):
             value = _Value()
-            self._check(
-                self._api.etmetal_module_output(self._handle, index, ctypes.byref(value))
-            )
+            self._check(self._api.etmetal_module_output(self._handle, index, ctypes.byref(value)))
             outputs.append(_taken(value))
         return outputs
 
     def _info(self, method: str) -> _MethodInfo:
         info = ctypes.POINTER(_MethodInfo)()
         self._check(
-            self._api.etmetal_module_method_info(
-                self._handle, method.encode(), ctypes.byref(info)
-            )
+            self._api.etmetal_module_method_info(self._handle, method.encode(), ctypes.byref(info))
         )
         return info.contents
 
@@ -259,6 +286,15 @@ class Module:
         if status != 0:
             text = self._api.etmetal_module_last_error().decode(errors="replace")
             raise RunError(text or f"ExecuTorch error {status}")
+
+
+def _spec(info: _ValueInfo) -> Spec:
+    if info.kind != _TENSOR:
+        kinds = {_NONE: "None", _INT: "int", _DOUBLE: "float", _BOOL: "bool"}
+        return Spec(kinds.get(info.kind, "other"))
+    known = _DTYPES.get(info.dtype)
+    name = "bfloat16" if info.dtype == _BFLOAT16 else str(known or info.dtype)
+    return Spec("tensor", name, tuple(info.sizes[i] for i in range(info.dim)))
 
 
 def _given(value: Any, dtype: int | None, index: int) -> tuple[Any, ...]:

@@ -13,6 +13,8 @@ from etmetal.targets import Target
 TARGET = "etmetal_target"
 EXTERNAL_WEIGHTS = "etmetal_external_weights"
 CODESIGN_IDENTITY = "codesign_identity"
+#: Set where only the kernels that a model lacks are asked for.
+TRIAL = "etmetal_trial"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Settings:
     target: Target
     #: The name, without ``.ptd``, of the file that holds the weights; ``None``: in the ``.pte``.
     external_weights: str | None = None
+    #: Whether to stop once it is known which kernels are missing.
+    trial: bool = False
     #: Who signs the library, as ``codesign`` takes it; ``None``: nobody.
     codesign_identity: str | None = None
 
@@ -32,12 +36,14 @@ class Settings:
 
         Raises:
             EtmetalError: A value is not one that its key can have.
+
         """
         values = {spec.key: spec.value.decode("utf-8") for spec in compile_specs}
         name = values.get(TARGET)
         return cls(
             target=Target.default() if name is None else Target.named(name),
             external_weights=_file_stem(values.get(EXTERNAL_WEIGHTS)),
+            trial=TRIAL in values,
             codesign_identity=values.get(CODESIGN_IDENTITY),
         )
 

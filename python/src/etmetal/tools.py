@@ -21,6 +21,7 @@ def find(variables: Sequence[str], names: Sequence[str], purpose: str, install: 
 
     Raises:
         ToolError: There is none; ``purpose`` and ``install`` tell what it is for and how to get it.
+
     """
     for variable in variables:
         command = shlex.split(os.environ.get(variable, ""))
@@ -54,6 +55,7 @@ def run(command: Sequence[str | Path], cwd: Path | None = None, **env: str) -> s
 
     Raises:
         ToolError: It cannot be started, or it fails: with the end of what it wrote.
+
     """
     words = [str(word) for word in command]
     shown = shlex.join(words)

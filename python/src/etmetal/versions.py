@@ -21,6 +21,7 @@ def require(package: str, installed: str | None = None) -> str:
 
     Raises:
         UnsupportedVersionError: It is not installed, or not one of the tested versions.
+
     """
     works = " or ".join(TESTED[package])
     if installed is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -71,6 +70,7 @@ def export(
 
     Raises:
         EtmetalError: The model or the options are such that it cannot be done.
+
     """
     options = options or Options()
     versions.require("executorch")
@@ -92,9 +92,7 @@ def _path(out: Path, target: Target, alone: bool) -> Path:
 def _export_one(
     methods: Mapping[str, ExportedProgram], target: Target, path: Path, options: Options
 ) -> Program:
-    partitioners = {
-        name: [_partitioner(name, target, path, options)] for name in methods
-    }
+    partitioners = {name: [_partitioner(name, target, path, options)] for name in methods}
     edge = to_edge_transform_and_lower(
         {name: copy.deepcopy(program) for name, program in methods.items()},
         partitioner=partitioners,
@@ -111,7 +109,7 @@ def _export_one(
         program.write_tensor_data_to_file(folder)
         data = sorted(file for file in Path(folder).iterdir() if file != new)
         for file in (*data, new):
-            os.replace(file, path.parent / file.name)
+            file.replace(path.parent / file.name)
     return Program(
         target=target,
         path=path,

@@ -67,6 +67,7 @@ def compare(expected: Any, results: Sequence[torch.Tensor]) -> list[Comparison]:
 
     Raises:
         ValueError: The number of outputs or a shape differs.
+
     """
     leaves = [torch.as_tensor(value) for value in pytree.tree_leaves(expected)]
     if len(leaves) != len(results):

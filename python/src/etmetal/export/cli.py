@@ -156,7 +156,7 @@ def _model(module: str, function: str) -> tuple[Any, tuple[Any, ...]]:
     """What the factory returns."""
     import torch
 
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     try:
         factory = getattr(importlib.import_module(module), function)
     except ModuleNotFoundError as error:

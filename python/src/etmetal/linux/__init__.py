@@ -25,6 +25,7 @@ def exporting() -> Iterator[None]:
 
     Raises:
         UnsupportedVersionError: The patches do not know this version of torch.
+
     """
     global _depth
     versions.require("torch", torch.__version__)

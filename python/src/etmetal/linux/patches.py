@@ -6,9 +6,8 @@ them in the opposite order.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,23 +23,13 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from etmetal.linux import guard
 from etmetal.linux.relabel import to_cpu, to_mps
+from etmetal.replaced import replaced
 
 Patch = Callable[[ExitStack], None]
 
 #: GPU cores that Inductor assumes when it splits reductions: those of the smallest M-series chip
 #: with a full GPU. Kernels are right on any number.
 CORE_COUNT = 10
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` inside."""
-    before = owner.__dict__[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 def _library(undo: ExitStack, namespace: str) -> torch.library.Library:
@@ -182,9 +171,7 @@ def convolution_layout(undo: ExitStack) -> None:
             return torch.contiguous_format
         return torch.channels_last_3d if weight.dim() == 5 else torch.channels_last
 
-    undo.enter_context(
-        replaced(torch._C, "_conv_determine_backend_memory_format", memory_format)
-    )
+    undo.enter_context(replaced(torch._C, "_conv_determine_backend_memory_format", memory_format))
 
 
 #: In the order of application.

@@ -27,6 +27,7 @@ class Target(enum.Enum):
 
         Raises:
             EtmetalError: There is none; the text names those that there are.
+
         """
         try:
             return cls(name)
@@ -45,6 +46,7 @@ def check(settings: Settings) -> None:
 
     Raises:
         EtmetalError: An identity is to sign a library, and there is no ``codesign`` here.
+
     """
     identity = settings.codesign_identity
     if identity is None or sys.platform == "darwin":
@@ -70,6 +72,7 @@ def compile_library(settings: Settings, source: Path, weights_size: int, to: Pat
     Raises:
         ToolError: A compiler or linker is missing, or fails.
         LibraryError: What came out would not load everywhere.
+
     """
     from etmetal.targets import host, macos
 

@@ -93,7 +93,9 @@ class Compiler:
 def objects(compiler: Compiler, source: Path, weights_size: int) -> list[Path]:
     """Compiles the C++ ``source`` of a model whose weights' file has ``weights_size`` bytes."""
     head, interface, model = split(source.read_text())
-    includes = "".join(f"{line}\n" for line in interface.splitlines() if line.startswith("#include"))
+    includes = "".join(
+        f"{line}\n" for line in interface.splitlines() if line.startswith("#include")
+    )
     prefix = f"{head}{includes}extern {_SHARED_CLASS}"
     text = f"{model}\n{_weights(weights_size)}"
     written = source.with_name("model.cpp")

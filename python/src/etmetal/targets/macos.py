@@ -17,7 +17,7 @@ import lief
 
 from etmetal import tools
 from etmetal.errors import ToolError
-from etmetal.targets import compile, verify
+from etmetal.targets import cxx, verify
 
 #: The oldest macOS that libraries are for: that of torch's own wheel.
 OLDEST = "14.0"
@@ -41,13 +41,13 @@ _SYSTEM_LIBCXX = (
 def compile_on_a_mac(source: Path, weights_size: int, to: Path, identity: str | None) -> None:
     """Compiles with the tools of the Mac that this runs on, and signs."""
     command = (*tools.cxx(), "-target", f"arm64-apple-macos{OLDEST}")
-    compiler = compile.Compiler(command, tools.run([*tools.cxx(), "--version"]))
-    objects = compile.objects(compiler, source, weights_size)
+    compiler = cxx.Compiler(command, tools.run([*tools.cxx(), "--version"]))
+    objects = cxx.objects(compiler, source, weights_size)
     flags = [
         "-dylib",
         "-dead_strip",
         "-x",
-        f"-exported_symbol,_{compile.EXPORTS}*",
+        f"-exported_symbol,_{cxx.EXPORTS}*",
         f"-install_name,{_INSTALL_NAME}",
         *(f"-U,{symbol}" for symbol in _runtime_symbols(objects)),
     ]
@@ -55,12 +55,12 @@ def compile_on_a_mac(source: Path, weights_size: int, to: Path, identity: str | 
     tools.run([*command, "-dynamiclib", *objects, *flags, "-o", to], cwd=source.parent)
     if identity is not None:
         tools.run(["codesign", "--force", "--sign", identity, to])
-    verify.macho(to.read_bytes(), [source.parent, compile.include_folder()])
+    verify.macho(to.read_bytes(), [source.parent, cxx.include_folder()])
 
 
 def cross_compile(source: Path, weights_size: int, to: Path) -> None:
     """Compiles with zig and links with lld, which signs ad hoc."""
-    objects = compile.objects(_zig(), source, weights_size)
+    objects = cxx.objects(_zig(), source, weights_size)
     with tempfile.TemporaryDirectory(prefix="etmetal-sdk-") as sdk:
         write_stubs(Path(sdk))
         tools.run(
@@ -73,7 +73,7 @@ def cross_compile(source: Path, weights_size: int, to: Path) -> None:
                 "-adhoc_codesign",
                 "-S",
                 "-x",
-                *("-exported_symbol", f"_{compile.EXPORTS}*"),
+                *("-exported_symbol", f"_{cxx.EXPORTS}*"),
                 *("-install_name", _INSTALL_NAME),
                 *(word for symbol in _runtime_symbols(objects) for word in ("-U", symbol)),
                 *objects,
@@ -84,7 +84,7 @@ def cross_compile(source: Path, weights_size: int, to: Path) -> None:
             ],
             cwd=source.parent,
         )
-    verify.macho(to.read_bytes(), [source.parent, compile.include_folder()])
+    verify.macho(to.read_bytes(), [source.parent, cxx.include_folder()])
 
 
 def _runtime_symbols(objects: list[Path]) -> list[str]:
@@ -104,7 +104,7 @@ def _runtime_symbols(objects: list[Path]) -> list[str]:
 
 
 @functools.cache
-def _zig() -> compile.Compiler:
+def _zig() -> cxx.Compiler:
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
         raise ToolError(
@@ -114,7 +114,7 @@ def _zig() -> compile.Compiler:
     zig = Path(found.submodule_search_locations[0]) / "zig"
     command = (str(zig), "c++", "-target", f"aarch64-macos.{OLDEST}", "-mcpu=apple_m1")
     version = f"zig's clang, zig {tools.run([zig, 'version']).strip()}"
-    return compile.Compiler((*command, *_SYSTEM_LIBCXX), version)
+    return cxx.Compiler((*command, *_SYSTEM_LIBCXX), version)
 
 
 @functools.cache

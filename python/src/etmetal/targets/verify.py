@@ -31,6 +31,7 @@ def elf(library: bytes, places: Sequence[Path]) -> None:
 
     Raises:
         LibraryError: What is wrong with it, all at once.
+
     """
     lief.logging.disable()
     binary = lief.ELF.parse(list(library))
@@ -39,7 +40,10 @@ def elf(library: bytes, places: Sequence[Path]) -> None:
     faults = _libraries(binary.libraries, _ELF_LIBRARIES)
     faults += _exports(symbol.name for symbol in binary.exported_symbols)
     faults += _paths(library, places)
-    if any(tag in binary for tag in (lief.ELF.DynamicEntry.TAG.RPATH, lief.ELF.DynamicEntry.TAG.RUNPATH)):
+    if any(
+        tag in binary
+        for tag in (lief.ELF.DynamicEntry.TAG.RPATH, lief.ELF.DynamicEntry.TAG.RUNPATH)
+    ):
         faults.append("it has a search path of its own")
     stack = [s for s in binary.segments if s.type == lief.ELF.Segment.TYPE.GNU_STACK]
     if not stack or lief.ELF.Segment.FLAGS.X in lief.ELF.Segment.FLAGS(stack[0].flags):
@@ -54,6 +58,7 @@ def macho(library: bytes, places: Sequence[Path]) -> None:
 
     Raises:
         LibraryError: What is wrong with it, all at once.
+
     """
     lief.logging.disable()
     fat = lief.MachO.parse(list(library))
@@ -82,7 +87,11 @@ def macho(library: bytes, places: Sequence[Path]) -> None:
 
 
 def _libraries(named: Iterable[str], system: re.Pattern[str]) -> list[str]:
-    return [f"it needs {name}, which is no system library" for name in named if not system.fullmatch(name)]
+    return [
+        f"it needs {name}, which is no system library"
+        for name in named
+        if not system.fullmatch(name)
+    ]
 
 
 def _exports(names: Iterable[str]) -> list[str]:
