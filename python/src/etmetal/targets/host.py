@@ -44,6 +44,4 @@ def _compiler() -> cxx.Compiler:
         known = " and ".join(MARCH)
         raise EtmetalError(f"models are compiled for {known}, and this machine is {machine}")
     command = tools.cxx()
-    return cxx.Compiler(
-        (*command, f"-march={MARCH[machine]}"), tools.run([*command, "--version"])
-    )
+    return cxx.Compiler((*command, f"-march={MARCH[machine]}"), tools.run([*command, "--version"]))
