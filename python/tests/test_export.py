@@ -46,8 +46,10 @@ def _weights(path: Path) -> bytes:
 
 def test_the_command_line_exports_for_both_systems_and_checks(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "etmetal.export", "examples.mlp:model", "--check"]
-        + ["--dtype", "bfloat16", "--out", str(tmp_path / "model.pte")],
+        [
+            *(sys.executable, "-m", "etmetal.export", "examples.mlp:model", "--check"),
+            *("--dtype", "bfloat16", "--out", str(tmp_path / "model.pte")),
+        ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{PYTHON / 'src'}:{PYTHON}"},
         capture_output=True,

@@ -136,7 +136,7 @@ def test_the_partitioner_takes_the_settings_of_an_export() -> None:
     partitioner = MetalPartitioner([], target="macos-arm64", external_weights=True)
     settings = Settings.of(partitioner.delegation_spec.compile_specs)
     assert settings == Settings(Target.MACOS_ARM64, external_weights="aoti_metal_blob")
-    with pytest.raises(ValueError, match="fallback='cpu'"):
+    with pytest.raises(ValueError, match=r"fallback='cpu'"):
         MetalPartitioner([], fallback="cpu")
 
 
@@ -183,7 +183,7 @@ def test_a_missing_tool_is_told_with_its_remedy(monkeypatch) -> None:
     with pytest.raises(ToolError, match=r"an oracle was not found: pythia .*Install it \(wait\)"):
         find(("ETMETAL_NOT_SET",), ("pythia",), "an oracle", "wait")
     monkeypatch.setenv("ETMETAL_CXX", "/nowhere/c++ -v")
-    with pytest.raises(ToolError, match="ETMETAL_CXX=/nowhere/c.*no such program"):
+    with pytest.raises(ToolError, match=r"ETMETAL_CXX=/nowhere/c.*no such program"):
         find(("ETMETAL_CXX",), ("c++",), "a compiler", "")
     with pytest.raises(ToolError, match=r"exit status 3\):\n  \| told"):
         run(["sh", "-c", "echo told; exit 3"])
@@ -283,7 +283,7 @@ def test_a_library_that_is_not_there_is_told(monkeypatch) -> None:
     from etmetal import runtime
 
     monkeypatch.setenv("ETMETAL_LIB", "/nowhere/libetmetal.so")
-    with pytest.raises(EtmetalError, match="ETMETAL_LIB=/nowhere/libetmetal.so"):
+    with pytest.raises(EtmetalError, match=r"ETMETAL_LIB=/nowhere/libetmetal\.so"):
         runtime.library()
 
 

@@ -94,6 +94,11 @@ pub struct Built {
 }
 
 impl Built {
+    /// A program of the Python environment.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.python.with_file_name(name)
+    }
+
     /// `PATH` with the build tools of the Python environment in front.
     pub fn path(&self) -> OsString {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use super::build::{Built, Extras, Selection, build};
+use crate::export::{self, Torch};
 use crate::process::{Invocation, status};
-use crate::test_count::{Count, Watcher};
+use crate::test_count::{Count, PytestWatcher, Watcher};
 use crate::toolchain::rust;
 use crate::workspace::cargo;
 
@@ -19,6 +20,33 @@ pub struct Test {
     /// Leave out formatting, clippy and the documentation
     #[arg(long)]
     no_lint: bool,
+    /// Run only the tests of the crates, or of the Python package (default: all; with --filter
+    /// those of the crates)
+    #[arg(long, value_enum)]
+    suite: Option<Suite>,
+    /// How many of the Python package's tests to run
+    #[arg(long, value_enum, default_value_t = Tier::Quick)]
+    tier: Tier,
+}
+
+/// Whose tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// The crates' and the Python package's.
+    All,
+    /// The crates'.
+    Rust,
+    /// The Python package's.
+    Python,
+}
+
+/// How much of the Python package to test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tier {
+    /// What a change is likely to break.
+    Quick,
+    /// Every model in every form.
+    Full,
 }
 
 /// One check: a command that passes or fails as a whole.
@@ -38,7 +66,14 @@ impl Test {
     /// # Errors
     /// A tool cannot be started.
     pub fn run(&self) -> Result<bool> {
-        let built = match build(&self.selection, Extras::default(), false) {
+        let suite = self.suite();
+        let extras = match suite {
+            Suite::Rust => Extras::default(),
+            Suite::All | Suite::Python => {
+                Extras { torch: Some(Torch::default()), python_tests: true, ..Extras::default() }
+            }
+        };
+        let built = match build(&self.selection, extras, false) {
             Ok(built) => built,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -47,10 +82,12 @@ impl Test {
             }
         };
         let lint = !self.no_lint && self.filter.is_none();
-        let lints = if lint { lints(&built) } else { Vec::new() };
-        let tests = self.tests(&built);
+        let lints = if lint { lints(&built, suite) } else { Vec::new() };
+        let tests = (suite != Suite::Python).then(|| self.tests(&built));
+        let pytest = (suite != Suite::Rust).then(|| self.pytest(&built));
         if self.selection.dry_run {
-            let commands = lints.iter().flat_map(|lint| &lint.commands).chain([&tests]);
+            let commands = lints.iter().flat_map(|lint| &lint.commands);
+            let commands = commands.chain(&tests).chain(&pytest);
             commands.for_each(|command| println!("{command}"));
             return Ok(true);
         }
@@ -65,12 +102,26 @@ impl Test {
                 }
             }
         }
-        let ran = run_tests(&tests, &mut failures)?;
+        let mut ran = Count::default();
+        if let Some(tests) = &tests {
+            ran.add(run_tests(tests, &mut failures)?);
+        }
+        if let Some(pytest) = &pytest {
+            ran.add(run_pytest(pytest, &mut failures)?);
+        }
         count.add(ran);
         println!();
         failures.iter().for_each(|failure| println!("failed: {failure}"));
         if !lint {
             println!("not run: formatting, clippy, documentation");
+        }
+        match suite {
+            Suite::All => {}
+            Suite::Rust => println!("not run: the tests of the Python package (--suite all)"),
+            Suite::Python => println!("not run: the tests of the crates (--suite all)"),
+        }
+        if suite != Suite::Rust && self.tier == Tier::Quick {
+            println!("not run: the Python package's longer tests (--tier full)");
         }
         if built.rust.host != rust::APPLE {
             println!("not run: {NEEDS_A_MAC}");
@@ -85,6 +136,27 @@ impl Test {
         }
         println!("{count}");
         Ok(count.failed == 0 && ran.passed > 0)
+    }
+
+    fn suite(&self) -> Suite {
+        let default = if self.filter.is_some() { Suite::Rust } else { Suite::All };
+        self.suite.unwrap_or(default)
+    }
+
+    /// Two processes: exporting is the work of one core.
+    fn pytest(&self, built: &Built) -> Invocation {
+        let tier = match self.tier {
+            Tier::Quick => "quick",
+            Tier::Full => "full",
+        };
+        let pytest = export::python(&built.workspace, &built.python, &built.stage.library())
+            .cwd(built.workspace.root.join("python"))
+            .args(["-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--tier", tier])
+            .arg(format!("--color={}", if console::colors_enabled() { "yes" } else { "no" }));
+        match &self.filter {
+            Some(filter) => pytest.args(["-k", filter.as_str()]),
+            None => pytest,
+        }
     }
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
@@ -108,7 +180,7 @@ fn color() -> &'static str {
     if console::colors_enabled() { "always" } else { "never" }
 }
 
-fn lints(built: &Built) -> Vec<Lint> {
+fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
@@ -127,6 +199,17 @@ fn lints(built: &Built) -> Vec<Lint> {
     }
     let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
+    if suite == Suite::Python {
+        lints.clear();
+    }
+    if suite != Suite::Rust {
+        let ruff = || Invocation::new(built.tool("ruff")).cwd(built.workspace.root.join("python"));
+        let commands = vec![
+            ruff().args(["format", "--check", "--no-cache"]),
+            ruff().args(["check", "--no-cache"]),
+        ];
+        lints.push(Lint { name: "ruff", commands });
+    }
     lints
 }
 
@@ -146,6 +229,17 @@ impl Lint {
         }
         Ok(None)
     }
+}
+
+fn run_pytest(pytest: &Invocation, failures: &mut Vec<String>) -> Result<Count> {
+    println!("== tests of the Python package");
+    let mut watcher = PytestWatcher::default();
+    let ended = pytest.run_lines(|line| {
+        println!("{line}");
+        watcher.line(line);
+        Ok(())
+    })?;
+    Ok(watcher.finish(ended, failures))
 }
 
 fn run_tests(tests: &Invocation, failures: &mut Vec<String>) -> Result<Count> {

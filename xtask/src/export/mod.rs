@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn an_index_is_asked_for_the_locked_version() {
         let text = shown(&Torch::Index("https://example.org/cpu".into()));
-        assert!(text.contains("--index-url https://example.org/cpu torch==2."), "{text}");
+        assert!(text.contains("--index-url https://example.org/cpu"), "{text}");
+        assert!(text.contains("torch==2."), "{text}");
         assert!(!text.contains("requirements-torch.txt"), "{text}");
     }
 }
