@@ -10,9 +10,11 @@
 
 pub mod cmake;
 pub mod commands;
+pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
 pub mod export;
+pub mod package;
 pub mod preset;
 pub mod process;
 pub mod rust_build;
@@ -20,6 +22,7 @@ pub mod stage;
 pub mod steps;
 pub mod test_count;
 pub mod toolchain;
+pub mod torch;
 pub mod venv;
 pub mod workspace;
 
@@ -39,6 +42,10 @@ pub struct Cli {
 enum Command {
     /// Build a preset into target/stage
     Build(commands::build::Build),
+    /// Build what is missing, then put the result into a prefix
+    Install(commands::install::Install),
+    /// Remove what builds have left
+    Clean(commands::clean::Clean),
     /// Build what is missing, then run a model: `etmetal run ARGS`
     Run(commands::run::Run),
     /// Build what is missing, run every lint and test, and count
@@ -47,6 +54,8 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     /// Export a PyTorch model for the Metal delegate
     Export(commands::export::Export),
+    /// Look at presets, check, mend and make them
+    Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
 }
@@ -61,10 +70,13 @@ impl Cli {
         let good = |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         match self.command {
             Command::Build(build) => build.run().map(done),
+            Command::Install(install) => install.run().map(done),
+            Command::Clean(clean) => clean.run().map(done),
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
             Command::Export(export) => export.run().map(done),
+            Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
         }
     }

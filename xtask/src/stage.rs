@@ -21,7 +21,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The stage in the folder `root`.
+    /// The stage in the folder `root`, which is called by the triple that it is for.
     pub fn new(root: PathBuf) -> Self {
         Self { root }
     }
@@ -38,7 +38,9 @@ impl Stage {
 
     /// The delegate.
     pub fn library(&self) -> PathBuf {
-        let name = if cfg!(target_os = "macos") { "libetmetal.dylib" } else { "libetmetal.so" };
+        let folder = self.root.file_name().unwrap_or_default().to_string_lossy();
+        let is_apple = crate::preset::platform::is_apple(&folder);
+        let name = if is_apple { "libetmetal.dylib" } else { "libetmetal.so" };
         self.root.join("lib").join(name)
     }
 
@@ -53,29 +55,55 @@ impl Stage {
         self.root.with_file_name(name)
     }
 
+    /// Puts the stage into `prefix`.
+    pub fn install_step(&self, build: &CmakeBuild<'_>, prefix: &Path) -> Step {
+        Step {
+            name: "Installation",
+            key: build.key("install"),
+            inputs: vec![Input::Step(build.key("stage"))],
+            actions: vec![Action::Install(self.root.clone(), prefix.to_owned())],
+            outputs: vec![prefix.join(crate::steps::install::LIST).into()],
+            hint: format!("check that {} may be written", prefix.display()),
+        }
+    }
+
     /// Fills a new folder beside the stage and then puts it in the stage's place, so that a
     /// build that fails leaves the stage as it was.
-    pub fn step(&self, build: &CmakeBuild<'_>, msl: &MslCompiler) -> Step {
+    ///
+    /// `msl` is what compiles shaders; nothing for a build of ExecuTorch without this project's
+    /// delegate, whose stage holds what ExecuTorch installs.
+    pub fn step(&self, build: &CmakeBuild<'_>, msl: Option<&MslCompiler>) -> Step {
         let new = Stage::new(self.beside(".new"));
-        let install = build.cmake().arg("--install").arg(build.folder()).arg("--prefix");
-        Step {
-            name: "Stage",
-            key: format!("stage-{}-{}", build.rust.preset.identity.name, build.triple),
-            inputs: vec![Input::Step(build.compile_key()), Input::Step(build.rust.key())],
-            actions: vec![
-                Action::Remove(new.root.clone()),
-                Action::Run(install.arg(&new.root)),
+        let mut install = build.cmake().arg("--install").arg(build.folder());
+        if build.rust.preset.package.strip {
+            install = install.arg("--strip");
+        }
+        let install = install.arg("--prefix");
+        let mut inputs = vec![Input::Step(build.compile_key())];
+        let mut actions =
+            vec![Action::Remove(new.root.clone()), Action::Run(install.arg(&new.root))];
+        let mut outputs = vec![self.root.clone()];
+        if let Some(msl) = msl {
+            inputs.push(Input::Step(build.rust.key()));
+            actions.extend([
                 Action::MakeFolder(new.root.join("bin")),
                 Action::Copy(build.rust.program(), new.program()),
                 Action::MakeFolder(new.root.join("lib/etmetal")),
                 Action::Write(new.msl_compiler(), msl.file_text()),
-                Action::Replace {
-                    from: new.root,
-                    to: self.root.clone(),
-                    parked: self.beside(".old"),
-                },
-            ],
-            outputs: vec![self.program(), self.library(), self.msl_compiler()],
+            ]);
+            outputs = vec![self.program(), self.library(), self.msl_compiler()];
+        }
+        actions.push(Action::Replace {
+            from: new.root,
+            to: self.root.clone(),
+            parked: self.beside(".old"),
+        });
+        Step {
+            name: "Stage",
+            key: build.key("stage"),
+            inputs,
+            actions,
+            outputs: outputs.into_iter().map(Into::into).collect(),
             hint: "see the log; the previous stage, if there was one, is still in place".to_owned(),
         }
     }

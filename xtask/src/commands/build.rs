@@ -4,27 +4,31 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail, ensure};
 
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
-use crate::executorch;
-use crate::export::{self, Torch};
-use crate::preset::{Folder, Preset};
+use crate::executorch::{Executorch, Sdk, Tree, tree};
+use crate::export::{self, TorchSource};
+use crate::package;
+use crate::preset::backend::Metal;
+use crate::preset::{Preset, Sourced};
+use crate::process::Invocation;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
-use crate::steps::{BuildLock, Options, Runner, Step};
+use crate::steps::{Action, BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, cxx};
-use crate::venv::{Lock, Venv, python};
+use crate::toolchain::{Installer, Memory, apple, cxx, launcher};
+use crate::torch::Torch;
+use crate::venv::{Lock, Python, Venv, python};
 use crate::workspace::Workspace;
 
 /// What to build, for every command that builds.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Selection {
     /// The preset: the name of a file in presets/
-    #[arg(long, default_value = "metal", value_name = "NAME")]
+    #[arg(long, default_value = "metal", env = "ETMETAL_PRESET", value_name = "NAME")]
     pub preset: String,
     /// Override a setting of the preset, as in `-D toolchain.cxx=clang++`
     #[arg(short = 'D', value_name = "KEY=VALUE")]
@@ -73,9 +77,11 @@ pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
     /// PyTorch and what exporting a model needs besides.
-    pub torch: Option<Torch>,
+    pub torch: Option<TorchSource>,
     /// The packages of `requirements-python-tests.txt`.
     pub python_tests: bool,
+    /// A prefix to install the stage into.
+    pub install: Option<PathBuf>,
 }
 
 /// What came of a build.
@@ -91,12 +97,30 @@ pub struct Built {
     pub python: PathBuf,
     /// Whether any step ran.
     pub anything_done: bool,
+    /// Who provides the Metal backend.
+    pub metal: Sourced<Metal>,
+    /// What runs ExecuTorch's own tests, where the preset builds them (`BUILD_TESTS`).
+    pub ctest: Option<Invocation>,
 }
 
 impl Built {
     /// A program of the Python environment.
     pub fn tool(&self, name: &str) -> PathBuf {
         self.python.with_file_name(name)
+    }
+
+    /// Checks that the stage holds `etmetal` and libetmetal.
+    ///
+    /// # Errors
+    /// The preset builds ExecuTorch without them.
+    pub fn require_etmetal(&self) -> Result<()> {
+        ensure!(
+            self.metal.value == Metal::Etmetal,
+            "{}: this preset builds ExecuTorch without etmetal (`backend.metal`), and that is what \
+             this command runs",
+            self.metal.origin
+        );
+        Ok(())
     }
 
     /// `PATH` with the build tools of the Python environment in front.
@@ -114,28 +138,14 @@ impl Built {
 /// # Errors
 /// What failed, and what to do.
 pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built> {
-    let workspace = Workspace::find()?;
     let environment = Environment::current();
-    let rust = Rust::find(&workspace)?;
-    let preset = Preset::resolve(
-        &Folder::new(&workspace.root),
-        &selection.preset,
-        rust.preset_host()?,
-        &rust.host,
-        &selection.define,
-    )
-    .context("the preset cannot be used")?;
+    // Before any tool is started: what is wrong with a preset is told at once.
+    let preset = super::preset::resolve(&selection.preset, &selection.define, &environment)?;
+    let workspace = Workspace::find()?;
+    let tools = Memory::load(workspace.state().join("tools.json"));
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
-    let facts = Facts {
-        environment: environment.clone(),
-        cxx: cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
-        clang: msl::find_clang(&environment)?.map(MslCompiler::Clang),
-        venv: Venv::new(&workspace, python.clone()),
-        workspace,
-        rust,
-        preset,
-    };
+    let facts = Facts::gather(preset, &workspace, &environment, &tools, python.clone())?;
     let plan = plan(&facts, &extras)?;
     let options = Options { dry_run: selection.dry_run, verbose: selection.verbose, force };
     let state = facts.workspace.state();
@@ -148,12 +158,17 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     if !selection.dry_run && anything_done {
         python::remember(&environment, &python, &memory)?;
     }
+    if !selection.dry_run {
+        tools.store()?;
+    }
     Ok(Built {
         stage: plan.stage,
         python: facts.venv.python(),
         rust: facts.rust,
         workspace: facts.workspace,
         anything_done,
+        ctest: plan.ctest,
+        metal: facts.preset.backend.metal,
     })
 }
 
@@ -167,28 +182,86 @@ struct Facts {
     preset: Preset,
     venv: Venv,
     cxx: PathBuf,
+    launcher: Option<PathBuf>,
+    /// The Python of the PyTorch in use, for ExecuTorch from source.
+    torch_python: Option<PathBuf>,
     /// The machine's clang; zig's is provided where there is none.
     clang: Option<MslCompiler>,
+}
+
+impl Facts {
+    fn gather(
+        preset: Preset,
+        workspace: &Workspace,
+        environment: &Environment,
+        tools: &Memory,
+        python: Python,
+    ) -> Result<Self> {
+        let toolchain = &preset.toolchain;
+        Ok(Self {
+            environment: environment.clone(),
+            cxx: cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?,
+            launcher: launcher::find(environment, toolchain.launcher.as_ref())?,
+            torch_python: torch_python(environment, &preset),
+            clang: msl::find_clang(environment, tools)?.map(MslCompiler::Clang),
+            venv: Venv::new(workspace, python),
+            workspace: workspace.clone(),
+            rust: Rust::find(workspace, tools)?,
+            preset,
+        })
+    }
+}
+
+/// The command that configures this project's CMake build for `preset`; nothing for a preset that
+/// is configured in ExecuTorch's own tree.
+///
+/// # Errors
+/// A tool is missing.
+pub fn configuration(preset: Preset) -> Result<Option<Invocation>> {
+    if tree::is_from_source(&preset) {
+        return Ok(None);
+    }
+    let environment = Environment::current();
+    let workspace = Workspace::find()?;
+    let tools = Memory::load(workspace.state().join("tools.json"));
+    let memory = workspace.state().join("python.json");
+    let python = python::find_again(&environment, Installer::detect(), &memory)?;
+    let facts = Facts::gather(preset, &workspace, &environment, &tools, python)?;
+    let steps = plan(&facts, &Extras::default())?.steps;
+    let mut commands = steps.into_iter().flat_map(|step| step.actions).filter_map(|action| {
+        let Action::Run(command) = action else { return None };
+        let configures = command.arguments().first().is_some_and(|arg| arg == "--fresh");
+        configures.then_some(command)
+    });
+    Ok(commands.next())
 }
 
 struct Plan {
     steps: Vec<Step>,
     stage: Stage,
+    ctest: Option<Invocation>,
 }
 
 fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     let lock = |name| Lock::load(&facts.workspace, name);
     let sdk_lock = lock("sdk")?;
-    let sdk = executorch::provide(&facts.preset, &facts.venv, &sdk_lock)?;
-    let tools = ["cmake", "ninja"].map(|name| facts.venv.program(name));
-    let mut steps = vec![facts.venv.make_step(&sdk_lock, [sdk.files(), tools.to_vec()].concat())];
+    let executorch = Executorch::new(&facts.preset, &facts.workspace, &facts.venv, &sdk_lock)?;
+    let mut needed = ["cmake", "ninja"].map(|name| facts.venv.program(name)).to_vec();
+    needed.extend(Sdk::at(&facts.venv, &facts.preset.host).files());
+    let mut steps = vec![facts.venv.make_step(&sdk_lock, needed)];
+    if let Executorch::Tree(tree) = &executorch {
+        check_torch(facts)?;
+        steps.extend(tree.fetch_step());
+    }
+    let has_etmetal = facts.preset.backend.metal.value == Metal::Etmetal;
     let msl = match &facts.clang {
-        Some(clang) => clang.clone(),
+        _ if !has_etmetal => None,
+        Some(clang) => Some(clang.clone()),
         None => {
             let zig = facts.venv.site_packages().join("ziglang/zig");
             let name = "zig, for its clang (this machine has none that is 15 or newer)";
             steps.push(facts.venv.add_step(name, &lock("zig")?, vec![zig.clone()]));
-            MslCompiler::Zig(zig)
+            Some(MslCompiler::Zig(zig))
         }
     };
     if extras.bench {
@@ -207,23 +280,58 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         preset: &facts.preset,
         rust: &facts.rust,
         environment: &facts.environment,
+        cxx: &facts.cxx,
+        launcher: facts.launcher.as_deref(),
     };
     let cmake = CmakeBuild {
         rust: &rust,
         venv: &facts.venv,
-        sdk: &sdk,
+        executorch: &executorch,
         cxx: &facts.cxx,
-        triple: &facts.rust.host,
+        launcher: facts.launcher.as_deref(),
+        torch_python: facts.torch_python.as_deref(),
     };
     cmake.check()?;
+    apple::check_sysroot(&facts.preset, &facts.environment)?;
     let stage = Stage::new(cmake.stage());
-    steps.extend([
-        rust.step(),
-        cmake.configure_step(),
-        cmake.compile_step(),
-        stage.step(&cmake, &msl),
-    ]);
-    Ok(Plan { steps, stage })
+    steps.extend(has_etmetal.then(|| rust.step()));
+    let msl = msl.as_ref();
+    steps.extend([cmake.configure_step()?, cmake.compile_step(), stage.step(&cmake, msl)]);
+    let archive = facts.preset.package.archive;
+    steps.extend(archive.map(|archive| package::step(&cmake, &stage, archive)));
+    let prefix = extras.install.as_ref();
+    steps.extend(prefix.map(|prefix| stage.install_step(&cmake, prefix)));
+    let ctest = tree::has_tests(&facts.preset).then(|| {
+        facts.venv.run("ctest").args(["--output-on-failure", "--test-dir"]).arg(cmake.folder())
+    });
+    Ok(Plan { steps, stage, ctest })
+}
+
+/// The Python of the PyTorch in use, where ExecuTorch's own build may want it.
+fn torch_python(environment: &Environment, preset: &Preset) -> Option<PathBuf> {
+    if !tree::is_from_source(preset) {
+        return None;
+    }
+    let active = environment.get("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("bin/python"));
+    let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
+    Torch::of(&python).map(|_| python)
+}
+
+/// Refuses options that need PyTorch where there is none: CMake would find that out late.
+fn check_torch(facts: &Facts) -> Result<()> {
+    let Some(option) = Tree::needs_torch(&facts.preset) else { return Ok(()) };
+    if facts.torch_python.is_some() {
+        return Ok(());
+    }
+    let how = match facts.preset.executorch.options.get(option) {
+        Some(set) => format!("{}: `{option}` is on", set.origin),
+        None => format!("`{option}` is on (ExecuTorch's default, or for `backend.metal`)"),
+    };
+    bail!(
+        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found. Activate \
+         the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
+         `{option} = false` under [executorch.options]"
+    )
 }
 
 #[cfg(test)]
@@ -231,12 +339,26 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::preset::options::{OptionKind, recorded};
+    use crate::preset::schema::HOSTS;
+    use crate::preset::{Context, Folder, PresetError, Source as _, machine};
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
     use crate::venv::Python;
 
     /// A workspace with the real presets and lock files and an empty `CMakeLists.txt`.
     fn facts(folder: &Path, preset: &str, defines: &[&str], clang: bool) -> Facts {
+        facts_on("linux", folder, preset, defines, clang).unwrap()
+    }
+
+    /// The same on another kind of machine.
+    fn facts_on(
+        host: &str,
+        folder: &Path,
+        preset: &str,
+        defines: &[&str],
+        clang: bool,
+    ) -> Result<Facts, PresetError> {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for name in ["sdk", "zig", "bench"] {
             let path = format!("xtask/lock/requirements-{name}.txt");
@@ -246,16 +368,20 @@ mod tests {
         std::fs::create_dir_all(folder.join("runtime")).unwrap();
         std::fs::write(folder.join("runtime/CMakeLists.txt"), "").unwrap();
         let workspace = Workspace { root: folder.to_owned(), target: folder.join("target") };
-        let triple = "x86_64-unknown-linux-gnu";
+        let triple = machine::usual_triple(host);
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
-        let source = Folder::new(repository);
+        let environment =
+            Environment::default().with("HOME", "/home/me").with("SDKROOT", "/sdk/MacOSX.sdk");
+        let context =
+            Context { host, triple, environment: &environment, defines: &defines, root: folder };
+        let preset = Preset::resolve(&Folder::new(repository), preset, &context)?;
         let clang = clang.then(|| {
             let path = "/usr/bin/clang++-19".into();
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
-        Facts {
-            environment: Environment::default().with("HOME", "/home/me"),
-            preset: Preset::resolve(&source, preset, "linux", triple, &defines).unwrap(),
+        let named = |set: &Sourced<String>| PathBuf::from(format!("/usr/bin/{}", set.value));
+        Ok(Facts {
+            environment,
             rust: Rust {
                 version: Version(1, 95, 0),
                 verbose_version: "rustc 1.95.0".into(),
@@ -265,10 +391,13 @@ mod tests {
                 &workspace,
                 Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
             ),
-            cxx: "/usr/bin/c++".into(),
+            cxx: preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named),
+            launcher: preset.toolchain.launcher.as_ref().map(named),
+            torch_python: None,
+            preset,
             workspace,
             clang,
-        }
+        })
     }
 
     fn shown(preset: &str, defines: &[&str], clang: bool, extras: Extras) -> String {
@@ -309,6 +438,107 @@ mod tests {
         ));
     }
 
+    const SOURCE: [&str; 3] = [
+        "executorch.from=source",
+        "executorch.path=deps/executorch",
+        "executorch.options.BUILD_PORTABLE_OPS=OFF",
+    ];
+
+    /// A checkout at `deps/executorch` below `folder`.
+    fn checkout(folder: &Path, version: &str, submodules: &[&str]) {
+        let root = folder.join("deps/executorch");
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("CMakeLists.txt"), "").unwrap();
+        std::fs::write(root.join("version.txt"), version).unwrap();
+        let text: String =
+            submodules.iter().map(|path| format!("[submodule]\n\tpath = {path}\n")).collect();
+        std::fs::write(root.join(".gitmodules"), text).unwrap();
+        let presets = root.join("tools/cmake/preset");
+        std::fs::create_dir_all(&presets).unwrap();
+        let known = recorded::table(None).schema.options;
+        let define = |name: &String| {
+            let kind = if known[name].kind == OptionKind::Bool { "BOOL" } else { "STRING" };
+            format!("define_overridable_option(EXECUTORCH_{name} \"\" {kind} OFF)\n")
+        };
+        let text: String = known.keys().map(define).collect();
+        std::fs::write(presets.join("default.cmake"), text).unwrap();
+    }
+
+    #[test]
+    fn the_plan_of_a_source_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        checkout(folder.path(), "1.5.0\n", &[]);
+        let mut defines = SOURCE.to_vec();
+        defines.extend(["executorch.options.LOG_LEVEL=Debug", "toolchain.launcher=sccache"]);
+        let facts = facts(folder.path(), "metal", &defines, true);
+        insta::assert_snapshot!(shown_of(&folder, &facts, Extras::default()));
+    }
+
+    #[test]
+    fn the_plan_of_a_git_revision_without_etmetal() {
+        let folder = tempfile::tempdir().unwrap();
+        let defines = [
+            "executorch.from=git",
+            "executorch.url=https://example.org/executorch.git",
+            "executorch.rev=release/1.5",
+            "executorch.options.BUILD_PORTABLE_OPS=OFF",
+            "backend.metal=off",
+        ];
+        let facts = facts(folder.path(), "metal", &defines, false);
+        insta::assert_snapshot!(shown_of(&folder, &facts, Extras::default()));
+    }
+
+    #[test]
+    fn a_source_tree_that_cannot_be_built_is_refused_at_once() {
+        let refused = |defines: &[&str], version: &str, submodules: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            checkout(folder.path(), version, submodules);
+            let defines: Vec<_> = SOURCE.iter().chain(defines).copied().collect();
+            let error = match facts_on("linux", folder.path(), "metal", &defines, true) {
+                Err(error) => error.into(),
+                Ok(facts) => plan(&facts, &Extras::default()).err().unwrap(),
+            };
+            format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
+        };
+        let submodules = ["third-party/json", "third-party/pybind11", "third-party/gflags"];
+        let options = ["executorch.options.BUILD_SHARED=OFF", "executorch.options.BUILD_METAL=0"];
+        let messages = [
+            refused(&[], "1.4.0", &submodules),
+            refused(&["executorch.path=gone"], "1.5.0", &[]),
+            refused(&["executorch.path=deps"], "1.5.0", &[]),
+            refused(&options, "1.5.0", &[]),
+            refused(&["backend.metal=upstream"], "1.5.0", &[]),
+            refused(&["executorch.options.BUILD_PYBIND=ON"], "1.5.0", &[]),
+        ];
+        insta::assert_snapshot!(messages.join("\n\n"));
+    }
+
+    #[test]
+    fn the_plan_of_every_preset_on_every_host() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for preset in Folder::new(repository).names() {
+            for host in HOSTS {
+                let folder = tempfile::tempdir().unwrap();
+                let text = match facts_on(host, folder.path(), &preset, &[], true) {
+                    Err(error) => error.render(false),
+                    Ok(mut facts) => {
+                        facts.torch_python = Some("/torch/bin/python".into());
+                        shown_of(&folder, &facts, Extras::default())
+                    }
+                };
+                insta::assert_snapshot!(format!("dry_run_{preset}_{host}"), text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_package_is_made_of_the_stripped_stage() {
+        let defines = ["package.archive=tar.zst", "package.strip=on"];
+        let text = shown("metal", &defines, true, Extras::default());
+        let (_, tail) = text.split_once("--install").unwrap();
+        insta::assert_snapshot!(tail);
+    }
+
     #[test]
     fn flags_of_the_environment_are_kept() {
         let folder = tempfile::tempdir().unwrap();
@@ -329,15 +559,20 @@ mod tests {
     fn a_plan_is_refused_before_anything_is_done() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |defines: &[&str], spoil: &dyn Fn()| {
-            let facts = facts(folder.path(), "metal", defines, true);
-            spoil();
-            let error = plan(&facts, &Extras::default()).err().unwrap();
+            let error = match facts_on("linux", folder.path(), "metal", defines, true) {
+                Err(error) => error.into(),
+                Ok(facts) => {
+                    spoil();
+                    plan(&facts, &Extras::default()).err().unwrap()
+                }
+            };
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let nothing = || {};
         let version = refused(&["executorch.version=1.4.0"], &nothing);
         insta::assert_snapshot!(version, @"-D executorch.version=1.4.0: the preset wants ExecuTorch 1.4.0, but ROOT/xtask/lock/requirements-sdk.txt pins 1.5.1: change one of them");
-        insta::assert_snapshot!(refused(&["executorch.from=git"], &nothing), @r#"-D executorch.from=git: `executorch.from = "git"` is not yet supported; use "sdk""#);
+        let off = refused(&["backend.metal=off"], &nothing);
+        insta::assert_snapshot!(off, @r#"-D backend.metal=off: `backend.metal = "off"`: the SDK is built already, so that nothing is left to build; build ExecuTorch from source with `executorch.from = "git"`"#);
         let lists = folder.path().join("runtime/CMakeLists.txt");
         let missing = refused(&[], &|| std::fs::remove_file(&lists).unwrap());
         insta::assert_snapshot!(missing, @"ROOT/runtime/CMakeLists.txt is missing: is the working copy whole?");

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 
 use super::build::{Extras, Selection, build};
-use crate::export::{Torch, python};
+use crate::export::{TorchSource, python};
 
 /// `cargo xtask export`.
 #[derive(Debug, Clone, clap::Args)]
@@ -30,9 +30,9 @@ impl Export {
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
         let torch = match (&self.torch_index, self.full_torch) {
-            (Some(index), _) => Torch::Index(index.clone()),
-            (None, true) => Torch::Full,
-            (None, false) => Torch::Stubs,
+            (Some(index), _) => TorchSource::Index(index.clone()),
+            (None, true) => TorchSource::Full,
+            (None, false) => TorchSource::Stubs,
         };
         let extras = Extras { torch: Some(torch), ..Extras::default() };
         let built = build(&self.selection, extras, false)?;

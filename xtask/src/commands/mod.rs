@@ -2,7 +2,10 @@
 
 pub mod bench;
 pub mod build;
+pub mod clean;
 pub mod doctor;
 pub mod export;
+pub mod install;
+pub mod preset;
 pub mod run;
 pub mod test;

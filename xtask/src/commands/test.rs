@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::build::{Built, Extras, Selection, build};
-use crate::export::{self, Torch};
+use crate::export::{self, TorchSource};
 use crate::process::{Invocation, status};
 use crate::test_count::{Count, PytestWatcher, Watcher};
 use crate::toolchain::rust;
@@ -69,11 +69,14 @@ impl Test {
         let suite = self.suite();
         let extras = match suite {
             Suite::Rust => Extras::default(),
-            Suite::All | Suite::Python => {
-                Extras { torch: Some(Torch::default()), python_tests: true, ..Extras::default() }
-            }
+            Suite::All | Suite::Python => Extras {
+                torch: Some(TorchSource::default()),
+                python_tests: true,
+                ..Extras::default()
+            },
         };
-        let built = match build(&self.selection, extras, false) {
+        let built = build(&self.selection, extras, false);
+        let built = match built.and_then(|built| built.require_etmetal().map(|()| built)) {
             Ok(built) => built,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -199,6 +202,9 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
     }
     let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
+    if let Some(ctest) = &built.ctest {
+        lints.push(Lint { name: "ExecuTorch's own tests", commands: vec![ctest.clone()] });
+    }
     if suite == Suite::Python {
         lints.clear();
     }

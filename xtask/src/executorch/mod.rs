@@ -1,29 +1,36 @@
 //! ExecuTorch itself, from where the preset wants it.
 
 pub mod sdk;
+pub mod tree;
 
 pub use sdk::Sdk;
+pub use tree::Tree;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::preset::Preset;
 use crate::preset::executorch::From;
 use crate::venv::{Lock, Venv};
+use crate::workspace::Workspace;
 
-/// Provides the ExecuTorch that `preset` asks for; the SDK lies in `venv`, pinned by `lock`.
-///
-/// # Errors
-/// The preset asks for something else than the SDK, or for another version than the lock file's.
-pub fn provide(preset: &Preset, venv: &Venv, lock: &Lock) -> Result<Sdk> {
-    let from = &preset.executorch.from;
-    match from.value {
-        From::Sdk => Sdk::new(preset, venv, lock),
-        From::Source | From::Git => {
-            let name = if from.value == From::Source { "source" } else { "git" };
-            bail!(
-                "{}: `executorch.from = \"{name}\"` is not yet supported; use \"sdk\"",
-                from.origin
-            )
+/// ExecuTorch, there or to be provided.
+#[derive(Debug, Clone)]
+pub enum Executorch {
+    /// Built: the official SDK.
+    Sdk(Sdk),
+    /// To be built.
+    Tree(Tree),
+}
+
+impl Executorch {
+    /// The ExecuTorch that `preset` asks for; the SDK lies in `venv`, pinned by `lock`.
+    ///
+    /// # Errors
+    /// There is none like that.
+    pub fn new(preset: &Preset, workspace: &Workspace, venv: &Venv, lock: &Lock) -> Result<Self> {
+        match preset.executorch.from.value {
+            From::Sdk => Sdk::new(preset, venv, lock).map(Self::Sdk),
+            From::Source | From::Git => Tree::new(preset, workspace).map(Self::Tree),
         }
     }
 }

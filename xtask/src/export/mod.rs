@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 /// Where PyTorch comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Torch {
+pub enum TorchSource {
     /// The wheel of the lock file; on Linux with stubs for its NVIDIA libraries.
     #[default]
     Stubs,
@@ -34,7 +34,12 @@ const HINT: &str = "see the log. PyTorch's wheel for Linux is a download of 530 
 ///
 /// # Errors
 /// A lock file is missing.
-pub fn steps(workspace: &Workspace, venv: &Venv, torch: &Torch, cc: &Path) -> Result<Vec<Step>> {
+pub fn steps(
+    workspace: &Workspace,
+    venv: &Venv,
+    torch: &TorchSource,
+    cc: &Path,
+) -> Result<Vec<Step>> {
     let lock = |name| Lock::load(workspace, name);
     let packages = venv.site_packages();
     let mut steps = vec![
@@ -50,10 +55,10 @@ pub fn steps(workspace: &Workspace, venv: &Venv, torch: &Torch, cc: &Path) -> Re
         let library = packages.join("torch/lib");
         let run = |verb: &str| venv.run("python").arg("-I").arg(&script).arg(verb).arg(&library);
         match torch {
-            Torch::Stubs | Torch::Index(_) => {
+            TorchSource::Stubs | TorchSource::Index(_) => {
                 steps.push(stubs_step(run("make").arg(cc), script, library));
             }
-            Torch::Full => {
+            TorchSource::Full => {
                 let mut step = venv.fetch_step(
                     "NVIDIA libraries",
                     &lock("nvidia")?,
@@ -72,9 +77,9 @@ pub fn steps(workspace: &Workspace, venv: &Venv, torch: &Torch, cc: &Path) -> Re
 const TORCH_KEY: &str = "venv-torch";
 const LIBRARIES_KEY: &str = "venv-torch-libraries";
 
-fn torch_step(venv: &Venv, lock: &Lock, torch: &Torch, output: PathBuf) -> Step {
+fn torch_step(venv: &Venv, lock: &Lock, torch: &TorchSource, output: PathBuf) -> Step {
     let mut step = venv.fetch_step("PyTorch", lock, vec![output]);
-    if let Torch::Index(index) = torch {
+    if let TorchSource::Index(index) = torch {
         let version = lock.version_of("torch").unwrap_or_default();
         step.actions = vec![Action::Fetch(
             venv.pip()
@@ -97,7 +102,7 @@ fn stubs_step(make: Invocation, script: PathBuf, library: PathBuf) -> Step {
             Input::Path(script),
         ],
         actions: vec![Action::Run(make)],
-        outputs: vec![library.join("nvidia-stubs.txt")],
+        outputs: vec![library.join("nvidia-stubs.txt").into()],
         hint: "see the log; readelf (binutils) and a C++ compiler are needed".to_owned(),
     }
 }
@@ -120,7 +125,7 @@ mod tests {
     use crate::toolchain::Version;
     use crate::venv::Python;
 
-    fn shown(torch: &Torch) -> String {
+    fn shown(torch: &TorchSource) -> String {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
         let workspace = Workspace { target: root.join("target"), root: root.clone() };
         let python = Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) };
@@ -134,13 +139,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn stubs_take_the_place_of_nvidia_libraries() {
-        insta::assert_snapshot!(shown(&Torch::Stubs));
+        insta::assert_snapshot!(shown(&TorchSource::Stubs));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn nvidia_libraries_take_the_place_of_stubs() {
-        let text = shown(&Torch::Full);
+        let text = shown(&TorchSource::Full);
         let last = text.split_once("# [3/3]").unwrap().1;
         assert!(last.contains("nvidia_stubs.py remove ROOT/target/venv"), "{text}");
         assert!(last.contains("requirements-nvidia.txt"), "{text}");
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_index_is_asked_for_the_locked_version() {
-        let text = shown(&Torch::Index("https://example.org/cpu".into()));
+        let text = shown(&TorchSource::Index("https://example.org/cpu".into()));
         assert!(text.contains("--index-url https://example.org/cpu"), "{text}");
         assert!(text.contains("torch==2."), "{text}");
         assert!(!text.contains("requirements-torch.txt"), "{text}");

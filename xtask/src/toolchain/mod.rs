@@ -1,12 +1,16 @@
 //! The tools of the machine: found, asked for their versions, or told how to be installed.
 
+pub mod apple;
 pub mod cxx;
 pub mod install;
+pub mod launcher;
+pub mod memory;
 pub mod msl;
 pub mod rust;
 pub mod version;
 
 pub use install::Installer;
+pub use memory::Memory;
 pub use version::Version;
 
 use std::path::{Path, PathBuf};
