@@ -84,12 +84,15 @@ class MetalPartitioner(AotiPartitioner):
         """The operators of ``program`` to leave to ExecuTorch."""
         if self.fallback == "error":
             return set()
-        missing = MetalBackend.missing_kernels(program, self.delegation_spec.compile_specs)
+        specs = self.delegation_spec.compile_specs
+        missing = MetalBackend.missing_kernels(program, specs)
         names = {_name(node) for node in program.graph.nodes}
         for kernel in missing:
             if names.isdisjoint(kernel.operators):
                 # Inductor makes it of something that has another name: nothing to leave out.
-                raise MissingKernelsError("?", [kernel])
+                raise MissingKernelsError(
+                    MetalBackend.method_name_from_compile_specs(specs), [kernel]
+                )
         return {name for kernel in missing for name in kernel.operators}
 
 

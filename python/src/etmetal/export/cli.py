@@ -6,7 +6,6 @@ import argparse
 import copy
 import importlib
 import logging
-import os
 import re
 import sys
 import time
@@ -71,8 +70,6 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exports; 0 if all is well, 1 if not, 2 if the command line is wrong."""
     options = parser().parse_args(arguments)
-    if not options.verbose:
-        _silence()
     try:
         return _main(options)
     except EtmetalError as error:
@@ -85,8 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _silence() -> None:
     """Torch's warnings are about torch."""
     warnings.filterwarnings("ignore")
-    os.environ.setdefault("TORCH_LOGS", "-all")
-    logging.getLogger().setLevel(logging.ERROR)
+    import torch._logging
+
+    torch._logging.set_logs(all=logging.ERROR)
 
 
 def _say(text: str) -> None:
@@ -100,8 +98,8 @@ def _main(options: argparse.Namespace) -> int:
     _say("loading torch")
     import torch
 
-    for name in ("torch", "executorch"):
-        logging.getLogger(name).setLevel(logging.WARNING if options.verbose else logging.ERROR)
+    if not options.verbose:
+        _silence()
     from etmetal.export import api, check
     from etmetal.targets import Target
 
