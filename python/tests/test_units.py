@@ -195,7 +195,7 @@ def test_stubs_name_what_a_mac_has(tmp_path: Path) -> None:
     assert "install-name: '/usr/lib/libc++.1.dylib'" in text
     table = macos.symbols()
     assert set(table) == {"libc++", "libSystem"}
-    assert all(name.startswith("_") for names in table.values() for name in names)
+    assert "_malloc" in table["libSystem"]
 
 
 @pytest.mark.parametrize(
