@@ -8,6 +8,7 @@
 //! `preset` (what to build) → `toolchain`, `venv`, `executorch` (with what) → `rust_build`,
 //! `cmake`, `stage` (how, as [`steps`]) → the runner of steps. [`commands`] puts them together.
 
+pub mod ci;
 pub mod cmake;
 pub mod commands;
 pub mod diagnostics;
@@ -58,6 +59,8 @@ enum Command {
     Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
+    /// Show what is checked where, write the workflows, run a job here, sort out what failed
+    Ci(commands::ci::Ci),
 }
 
 impl Cli {
@@ -78,6 +81,7 @@ impl Cli {
             Command::Export(export) => export.run().map(done),
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
+            Command::Ci(ci) => ci.run(),
         }
     }
 }

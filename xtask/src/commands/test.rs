@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::build::{Built, Extras, Selection, build};
+use crate::ci::shards::{self, Shard, Unit};
 use crate::export::{self, TorchSource};
 use crate::process::{Invocation, status};
 use crate::test_count::{Count, PytestWatcher, Watcher};
@@ -21,12 +22,15 @@ pub struct Test {
     #[arg(long)]
     no_lint: bool,
     /// Run only the tests of the crates, or of the Python package (default: all; with --filter
-    /// those of the crates)
+    /// or --shard those of the crates)
     #[arg(long, value_enum)]
     suite: Option<Suite>,
     /// How many of the Python package's tests to run
     #[arg(long, value_enum, default_value_t = Tier::Quick)]
     tier: Tier,
+    /// Run only a part of the tests, as 1/3; leaves out the lints
+    #[arg(long, value_name = "K/N", conflicts_with = "filter")]
+    shard: Option<Shard>,
 }
 
 /// Whose tests.
@@ -84,9 +88,9 @@ impl Test {
                 return Ok(false);
             }
         };
-        let lint = !self.no_lint && self.filter.is_none();
+        let lint = !self.no_lint && self.filter.is_none() && self.shard.is_none();
         let lints = if lint { lints(&built, suite) } else { Vec::new() };
-        let tests = (suite != Suite::Python).then(|| self.tests(&built));
+        let tests = if suite == Suite::Python { Vec::new() } else { self.tests(&built)? };
         let pytest = (suite != Suite::Rust).then(|| self.pytest(&built));
         if self.selection.dry_run {
             let commands = lints.iter().flat_map(|lint| &lint.commands);
@@ -106,7 +110,7 @@ impl Test {
             }
         }
         let mut ran = Count::default();
-        if let Some(tests) = &tests {
+        for tests in &tests {
             ran.add(run_tests(tests, &mut failures)?);
         }
         if let Some(pytest) = &pytest {
@@ -142,7 +146,8 @@ impl Test {
     }
 
     fn suite(&self) -> Suite {
-        let default = if self.filter.is_some() { Suite::Rust } else { Suite::All };
+        let part = self.filter.is_some() || self.shard.is_some();
+        let default = if part { Suite::Rust } else { Suite::All };
         self.suite.unwrap_or(default)
     }
 
@@ -164,17 +169,28 @@ impl Test {
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
     /// the profile `checked`.
-    fn tests(&self, built: &Built) -> Invocation {
+    fn tests(&self, built: &Built) -> Result<Vec<Invocation>> {
         let tests = cargo(&built.workspace.root)
             .args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"])
             .env("ETMETAL_STAGE", built.stage.root())
             .env("ETMETAL_PYTHON", &built.python)
             .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
-        match &self.filter {
+        if let Some(shard) = self.shard {
+            let units = shards::units_of(&built.workspace.root, shard)?;
+            // cargo runs the documentation's examples only by themselves.
+            let (docs, others): (Vec<_>, Vec<_>) =
+                units.iter().partition(|unit| **unit == Unit::Documentation);
+            let parts = [others, docs].into_iter().filter(|units| !units.is_empty());
+            let part = |units: Vec<&Unit>| {
+                tests.clone().args(units.iter().flat_map(|unit| unit.arguments()))
+            };
+            return Ok(parts.map(part).collect());
+        }
+        Ok(vec![match &self.filter {
             Some(filter) => tests.arg(filter),
             None => tests,
-        }
+        }])
     }
 }
 
@@ -187,7 +203,9 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
+    let render = cargo().args(["xtask", "ci", "render", "--check"]);
     let mut lints = vec![
+        Lint { name: "workflows", commands: vec![render] },
         Lint { name: "formatting", commands: vec![cargo().args(["fmt", "--all", "--check"])] },
         Lint { name: "clippy", commands: vec![clippy().args(deny)] },
     ];

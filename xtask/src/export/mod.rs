@@ -30,7 +30,7 @@ const HINT: &str = "see the log. PyTorch's wheel for Linux is a download of 530 
                     was downloaded whole is not downloaded again. --torch-index names an index \
                     of wheels for the CPU alone, which are smaller";
 
-/// The steps after that which makes `venv`; `cc` compiles the stubs.
+/// The steps after that which makes `venv`; `cxx` compiles the stubs.
 ///
 /// # Errors
 /// A lock file is missing.
@@ -38,7 +38,7 @@ pub fn steps(
     workspace: &Workspace,
     venv: &Venv,
     torch: &TorchSource,
-    cc: &Path,
+    cxx: &Path,
 ) -> Result<Vec<Step>> {
     let lock = |name| Lock::load(workspace, name);
     let packages = venv.site_packages();
@@ -56,7 +56,9 @@ pub fn steps(
         let run = |verb: &str| venv.run("python").arg("-I").arg(&script).arg(verb).arg(&library);
         match torch {
             TorchSource::Stubs | TorchSource::Index(_) => {
-                steps.push(stubs_step(run("make").arg(cc), script, library));
+                // An import that fails is told here, and not by the first export.
+                let import = venv.run("python").args(["-I", "-c", "import torch"]);
+                steps.push(stubs_step([run("make").arg(cxx), import], script, library));
             }
             TorchSource::Full => {
                 let mut step = venv.fetch_step(
@@ -92,7 +94,7 @@ fn torch_step(venv: &Venv, lock: &Lock, torch: &TorchSource, output: PathBuf) ->
     step
 }
 
-fn stubs_step(make: Invocation, script: PathBuf, library: PathBuf) -> Step {
+fn stubs_step(commands: [Invocation; 2], script: PathBuf, library: PathBuf) -> Step {
     Step {
         name: "stubs for NVIDIA libraries",
         key: LIBRARIES_KEY.to_owned(),
@@ -101,7 +103,7 @@ fn stubs_step(make: Invocation, script: PathBuf, library: PathBuf) -> Step {
             Input::Step(TORCH_KEY.to_owned()),
             Input::Path(script),
         ],
-        actions: vec![Action::Run(make)],
+        actions: commands.map(Action::Run).into(),
         outputs: vec![library.join("nvidia-stubs.txt").into()],
         hint: "see the log; readelf (binutils) and a C++ compiler are needed".to_owned(),
     }

@@ -3,7 +3,7 @@ without gigabytes that a machine without an NVIDIA GPU has no use for.
 
 Every function of a stub returns 100, cudaErrorNoDevice: PyTorch sees no GPU.
 
-usage: nvidia_stubs.py make|remove TORCH_LIB [CC]
+usage: nvidia_stubs.py make|remove TORCH_LIB [CXX]
 """
 
 import pathlib
@@ -94,12 +94,12 @@ def symbols(path):
         yield name, version.lstrip("@") or None, words[6] != "UND", plain
 
 
-def write(library, functions, folder, cc):
+def write(library, functions, folder, cxx):
     """Compiles the stub of one library."""
     with tempfile.TemporaryDirectory() as scratch:
-        source = pathlib.Path(scratch, "stub.c")
-        lines = (f"int {name}(void) {{ return {NO_DEVICE}; }}\n" for name in functions)
-        source.write_text("".join(lines) or "typedef int nothing;\n")
+        source = pathlib.Path(scratch, "stub.cpp")
+        lines = (f'extern "C" int {name}() {{ return {NO_DEVICE}; }}\n' for name in functions)
+        source.write_text("".join(lines))
         script = pathlib.Path(scratch, "stub.map")
         by_version = {}
         for name, version in functions.items():
@@ -111,7 +111,7 @@ def write(library, functions, folder, cc):
                 for version, names in by_version.items()
             )
         )
-        command = [cc, "-shared", "-fPIC", "-nostdlib", "-w", f"-Wl,-soname,{library}"]
+        command = [cxx, "-shared", "-fPIC", "-nostdlib", "-w", f"-Wl,-soname,{library}"]
         if by_version:
             command.append(f"-Wl,--version-script={script}")
         subprocess.run([*command, "-o", str(folder / library), str(source)], check=True)
@@ -125,7 +125,7 @@ def remove(folder):
         record.unlink()
 
 
-def make(folder, cc):
+def make(folder, cxx):
     remove(folder)
     libraries = sorted(p for p in folder.glob("*.so*") if not p.is_symlink())
     if not libraries:
@@ -134,13 +134,13 @@ def make(folder, cc):
     stubs = {n: f for n, f in wanted(libraries).items() if not n.startswith("libcuda.so")}
     (folder / LIST).write_text("".join(f"{name}\n" for name in stubs))
     for library, functions in stubs.items():
-        write(library, functions, folder, cc)
+        write(library, functions, folder, cxx)
         print(f"{library}: {len(functions)} functions")
 
 
 if __name__ == "__main__":
     action, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     if action == "make":
-        make(folder, sys.argv[3] if len(sys.argv) > 3 else "cc")
+        make(folder, sys.argv[3] if len(sys.argv) > 3 else "c++")
     else:
         remove(folder)
