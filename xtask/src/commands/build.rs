@@ -9,6 +9,7 @@ use anyhow::{Result, bail, ensure};
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
+use crate::export::{self, TorchSource};
 use crate::package;
 use crate::preset::backend::Metal;
 use crate::preset::{Preset, Sourced};
@@ -75,6 +76,10 @@ impl Build {
 pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
+    /// PyTorch and what exporting a model needs besides.
+    pub torch: Option<TorchSource>,
+    /// The packages of `requirements-python-tests.txt`.
+    pub python_tests: bool,
     /// A prefix to install the stage into.
     pub install: Option<PathBuf>,
 }
@@ -99,6 +104,11 @@ pub struct Built {
 }
 
 impl Built {
+    /// A program of the Python environment.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.python.with_file_name(name)
+    }
+
     /// Checks that the stage holds `etmetal` and libetmetal.
     ///
     /// # Errors
@@ -261,6 +271,13 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     if extras.bench {
         let numpy = facts.venv.site_packages().join("numpy/__init__.py");
         steps.push(facts.venv.add_step("numpy", &lock("bench")?, vec![numpy]));
+    }
+    if let Some(torch) = &extras.torch {
+        steps.extend(export::steps(&facts.workspace, &facts.venv, torch, &facts.cxx)?);
+    }
+    if extras.python_tests {
+        let tools = ["pytest", "ruff"].map(|name| facts.venv.program(name));
+        steps.push(facts.venv.add_step("pytest and ruff", &lock("python-tests")?, tools.into()));
     }
     let rust = RustBuild {
         workspace: &facts.workspace,
