@@ -83,8 +83,8 @@ fn a_faulty_kernel_ends_the_run_with_its_line() {
     let (told, code) = run_model("out_ptr0[xindex + 1] = 1;", &["--checked"]);
     assert_eq!(code, Some(1), "{told}");
     for part in [
-        "error: method \"forward\": ",
-        "kernel \"generated_kernel\" of shader library",
+        "error: cannot execute method \"forward\" of ",
+        "method \"forward\": kernel \"generated_kernel\" of shader library",
         "store of 4 bytes out of bounds: buffer(0) \"out_ptr0\" of 16 bytes, accessed at byte \
          offset 16, in MSL line ",
         "\n    out_ptr0[xindex + 1] = 1;\n",
