@@ -297,7 +297,10 @@ fn torch_python(environment: &Environment, preset: &Preset) -> Option<PathBuf> {
     }
     let active = environment.get("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("bin/python"));
     let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
-    Torch::of(&python).map(|_| python)
+    let torch = Torch::of(&python)?;
+    // ExecuTorch's own Metal backend is compiled against the C ABI that models call.
+    let upstream = preset.backend.metal.value == Metal::Upstream;
+    (!upstream || torch.aoti_headers().is_some()).then_some(python)
 }
 
 /// Refuses options that need PyTorch where there is none: CMake would find that out late.
@@ -311,8 +314,8 @@ fn check_torch(facts: &Facts) -> Result<()> {
         None => format!("`{option}` is on (ExecuTorch's default, or for `backend.metal`)"),
     };
     bail!(
-        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found. Activate \
-         the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
+        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found (or \
+         one without AOTInductor's headers). Activate the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
          `{option} = false` under [executorch.options]"
     )
 }

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: builds, then runs every check there is, and counts.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
 
 use super::build::{Built, Extras, Selection, build};
 use crate::ci::shards::{self, Shard, Unit};
@@ -20,10 +22,24 @@ pub struct Test {
     /// Leave out formatting, clippy and the documentation
     #[arg(long)]
     no_lint: bool,
+    /// Run only the tests of one device: `standin` is the Metal device on a stand-in for Metal,
+    /// on x86-64 Linux
+    #[arg(long, value_name = "DEVICE", conflicts_with = "shard")]
+    device: Option<OneDevice>,
     /// Run only a part of the tests, as 1/3; leaves out the lints
     #[arg(long, value_name = "K/N", conflicts_with = "filter")]
     shard: Option<Shard>,
 }
+
+/// A device whose tests can be run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OneDevice {
+    /// The Metal device on the stand-in.
+    Standin,
+}
+
+/// Where the stand-in runs.
+const STANDIN_HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// One check: a command that passes or fails as a whole.
 #[derive(Debug)]
@@ -51,9 +67,10 @@ impl Test {
                 return Ok(false);
             }
         };
-        let lint = !self.no_lint && self.filter.is_none() && self.shard.is_none();
+        let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
+        let lint = !self.no_lint && !part;
         let lints = if lint { lints(&built) } else { Vec::new() };
-        let tests = self.tests(&built)?;
+        let tests = self.commands(&built)?;
         if self.selection.dry_run {
             let commands = lints.iter().flat_map(|lint| &lint.commands).chain(&tests);
             commands.for_each(|command| println!("{command}"));
@@ -95,6 +112,50 @@ impl Test {
         Ok(count.failed == 0 && ran.passed > 0)
     }
 
+    /// The commands that run the tests.
+    fn commands(&self, built: &Built) -> Result<Vec<Invocation>> {
+        let has_standin = built.rust.host == STANDIN_HOST;
+        match self.device {
+            Some(OneDevice::Standin) if has_standin => Ok(self.standin(built).into()),
+            Some(OneDevice::Standin) => {
+                bail!("the stand-in for Metal runs on {STANDIN_HOST}, this is {}", built.rust.host)
+            }
+            None => {
+                let mut all = self.tests(built)?;
+                // Of shards, the first has them.
+                let mine = self.shard.is_none_or(|shard| shard.index == 1);
+                if has_standin && mine {
+                    all.extend(self.standin(built));
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    /// The tests of the Metal device on the stand-in for Metal, as the newest system that the
+    /// device tells apart, and as an older one. They are a build of their own:
+    /// `runtime/standin/README.md` says why.
+    fn standin(&self, built: &Built) -> [Invocation; 2] {
+        let root = &built.workspace.root;
+        let target = root.join("target/standin");
+        let tests = cargo(root)
+            .args(["test", "--package", "etmetal-standin", "--target", STANDIN_HOST])
+            .arg("--no-fail-fast")
+            .env("RUSTC_WRAPPER", root.join("runtime/standin/rustc-standin"))
+            .env("RUSTFLAGS", "--cfg metal_standin")
+            .env("ETMETAL_STANDIN_SOURCES", target.join("sources"))
+            .env("MACOSX_DEPLOYMENT_TARGET", "14.0")
+            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+            .env("PATH", built.path())
+            .env("CARGO_TERM_COLOR", color());
+        let tests = match &self.filter {
+            Some(filter) => tests.arg(filter),
+            None => tests,
+        };
+        ["15.0", "14.5"].map(|version| tests.clone().env("ETMETAL_STANDIN_MACOS", version))
+    }
+
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
     /// the profile `checked`.
     fn tests(&self, built: &Built) -> Result<Vec<Invocation>> {
@@ -127,6 +188,14 @@ fn color() -> &'static str {
     if console::colors_enabled() { "always" } else { "never" }
 }
 
+/// The clang that compiles shaders for the host device, if it is one.
+fn shader_clang(built: &Built) -> Option<PathBuf> {
+    let file = built.stage.root().join("lib/etmetal/msl-compiler");
+    let text = std::fs::read_to_string(file).ok()?;
+    let program = PathBuf::from(text.lines().next()?);
+    program.file_name()?.to_str()?.contains("clang").then_some(program)
+}
+
 fn lints(built: &Built) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
@@ -138,13 +207,25 @@ fn lints(built: &Built) -> Vec<Lint> {
         Lint { name: "clippy", commands: vec![clippy().args(deny)] },
     ];
     if built.rust.host != rust::APPLE {
-        let mut commands = Vec::new();
-        if rust::target_library(&built.workspace, rust::APPLE).is_none() {
-            let add = Invocation::new("rustup").args(["target", "add", rust::APPLE]);
-            commands.push(add.cwd(&built.workspace.root));
+        let library = || cargo().args(["clippy", "--package", "etmetal", "--lib"]);
+        for (name, target, command) in [
+            ("clippy for aarch64-apple-darwin", rust::APPLE, clippy()),
+            ("clippy for x86_64-apple-darwin", "x86_64-apple-darwin", library()),
+            ("clippy for aarch64-apple-ios", "aarch64-apple-ios", library()),
+        ] {
+            let mut commands = Vec::new();
+            if rust::target_library(&built.workspace, target).is_none() {
+                let add = Invocation::new("rustup").args(["target", "add", target]);
+                commands.push(add.cwd(&built.workspace.root));
+            }
+            let mut command = command.args(["--target", target]).args(deny);
+            // A dependency compiles a few lines of Objective-C, which gcc cannot.
+            if let Some(clang) = shader_clang(built) {
+                command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
+            }
+            commands.push(command);
+            lints.push(Lint { name, commands });
         }
-        commands.push(clippy().args(["--target", rust::APPLE]).args(deny));
-        lints.push(Lint { name: "clippy for aarch64-apple-darwin", commands });
     }
     let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
