@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 
 use super::build::{Built, Extras, Selection, build};
 use crate::ci::shards::{self, Shard, Unit};
+use crate::export::{self, TorchSource};
 use crate::process::{Invocation, status};
-use crate::test_count::{Count, Watcher};
+use crate::test_count::{Count, PytestWatcher, Watcher};
 use crate::toolchain::rust;
 use crate::workspace::cargo;
 
@@ -22,6 +23,13 @@ pub struct Test {
     /// Leave out formatting, clippy and the documentation
     #[arg(long)]
     no_lint: bool,
+    /// Run only the tests of the crates, or of the Python package (default: all; with --filter
+    /// --device or --shard those of the crates)
+    #[arg(long, value_enum)]
+    suite: Option<Suite>,
+    /// How many of the Python package's tests to run
+    #[arg(long, value_enum, default_value_t = Tier::Quick)]
+    tier: Tier,
     /// Run only the tests of one device: `standin` is the Metal device on a stand-in for Metal,
     /// on x86-64 Linux
     #[arg(long, value_name = "DEVICE", conflicts_with = "shard")]
@@ -29,6 +37,26 @@ pub struct Test {
     /// Run only a part of the tests, as 1/3; leaves out the lints
     #[arg(long, value_name = "K/N", conflicts_with = "filter")]
     shard: Option<Shard>,
+}
+
+/// Whose tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// The crates' and the Python package's.
+    All,
+    /// The crates'.
+    Rust,
+    /// The Python package's.
+    Python,
+}
+
+/// How much of the Python package to test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tier {
+    /// What a change is likely to break.
+    Quick,
+    /// Every model in every form.
+    Full,
 }
 
 /// A device whose tests can be run alone.
@@ -58,7 +86,16 @@ impl Test {
     /// # Errors
     /// A tool cannot be started.
     pub fn run(&self) -> Result<bool> {
-        let built = build(&self.selection, Extras::default(), false);
+        let suite = self.suite();
+        let extras = match suite {
+            Suite::Rust => Extras::default(),
+            Suite::All | Suite::Python => Extras {
+                torch: Some(TorchSource::default()),
+                python_tests: true,
+                ..Extras::default()
+            },
+        };
+        let built = build(&self.selection, extras, false);
         let built = match built.and_then(|built| built.require_etmetal().map(|()| built)) {
             Ok(built) => built,
             Err(error) => {
@@ -69,10 +106,12 @@ impl Test {
         };
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let lint = !self.no_lint && !part;
-        let lints = if lint { lints(&built) } else { Vec::new() };
-        let tests = self.commands(&built)?;
+        let lints = if lint { lints(&built, suite) } else { Vec::new() };
+        let tests = if suite == Suite::Python { Vec::new() } else { self.commands(&built)? };
+        let pytest = (suite != Suite::Rust).then(|| self.pytest(&built));
         if self.selection.dry_run {
-            let commands = lints.iter().flat_map(|lint| &lint.commands).chain(&tests);
+            let commands = lints.iter().flat_map(|lint| &lint.commands);
+            let commands = commands.chain(&tests).chain(&pytest);
             commands.for_each(|command| println!("{command}"));
             return Ok(true);
         }
@@ -91,11 +130,22 @@ impl Test {
         for tests in &tests {
             ran.add(run_tests(tests, &mut failures)?);
         }
+        if let Some(pytest) = &pytest {
+            ran.add(run_pytest(pytest, &mut failures)?);
+        }
         count.add(ran);
         println!();
         failures.iter().for_each(|failure| println!("failed: {failure}"));
         if !lint {
             println!("not run: formatting, clippy, documentation");
+        }
+        match suite {
+            Suite::All => {}
+            Suite::Rust => println!("not run: the tests of the Python package (--suite all)"),
+            Suite::Python => println!("not run: the tests of the crates (--suite all)"),
+        }
+        if suite != Suite::Rust && self.tier == Tier::Quick {
+            println!("not run: the Python package's longer tests (--tier full)");
         }
         if built.rust.host != rust::APPLE {
             println!("not run: {NEEDS_A_MAC}");
@@ -110,6 +160,28 @@ impl Test {
         }
         println!("{count}");
         Ok(count.failed == 0 && ran.passed > 0)
+    }
+
+    fn suite(&self) -> Suite {
+        let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
+        let default = if part { Suite::Rust } else { Suite::All };
+        self.suite.unwrap_or(default)
+    }
+
+    /// Two processes: exporting is the work of one core.
+    fn pytest(&self, built: &Built) -> Invocation {
+        let tier = match self.tier {
+            Tier::Quick => "quick",
+            Tier::Full => "full",
+        };
+        let pytest = export::python(&built.workspace, &built.python, &built.stage.library())
+            .cwd(built.workspace.root.join("python"))
+            .args(["-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--tier", tier])
+            .arg(format!("--color={}", if console::colors_enabled() { "yes" } else { "no" }));
+        match &self.filter {
+            Some(filter) => pytest.args(["-k", filter.as_str()]),
+            None => pytest,
+        }
     }
 
     /// The commands that run the tests.
@@ -196,7 +268,7 @@ fn shader_clang(built: &Built) -> Option<PathBuf> {
     program.file_name()?.to_str()?.contains("clang").then_some(program)
 }
 
-fn lints(built: &Built) -> Vec<Lint> {
+fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
@@ -232,6 +304,17 @@ fn lints(built: &Built) -> Vec<Lint> {
     if let Some(ctest) = &built.ctest {
         lints.push(Lint { name: "ExecuTorch's own tests", commands: vec![ctest.clone()] });
     }
+    if suite == Suite::Python {
+        lints.clear();
+    }
+    if suite != Suite::Rust {
+        let ruff = || Invocation::new(built.tool("ruff")).cwd(built.workspace.root.join("python"));
+        let commands = vec![
+            ruff().args(["format", "--check", "--no-cache"]),
+            ruff().args(["check", "--no-cache"]),
+        ];
+        lints.push(Lint { name: "ruff", commands });
+    }
     lints
 }
 
@@ -251,6 +334,17 @@ impl Lint {
         }
         Ok(None)
     }
+}
+
+fn run_pytest(pytest: &Invocation, failures: &mut Vec<String>) -> Result<Count> {
+    println!("== tests of the Python package");
+    let mut watcher = PytestWatcher::default();
+    let ended = pytest.run_lines(|line| {
+        println!("{line}");
+        watcher.line(line);
+        Ok(())
+    })?;
+    Ok(watcher.finish(ended, failures))
 }
 
 fn run_tests(tests: &Invocation, failures: &mut Vec<String>) -> Result<Count> {
