@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::device::{
-    BufferRef, CommandBuffer, Device, Dispatch, Executable, Grid, Operand, Submission,
+    BufferRef, CommandBuffer, Continued, Device, Dispatch, Executable, Grid, Operand, Submission,
 };
 use crate::error::{Context as _, err};
 use crate::graph::GraphKey;
@@ -318,7 +318,8 @@ impl Stream {
     /// # Errors
     /// As for [`Stream::commit`].
     pub fn adaptive(&self) -> Result<()> {
-        if self.pending() >= self.0.flush_interval { self.commit() } else { Ok(()) }
+        let due = self.pending() >= self.0.flush_interval;
+        if due { self.submit(|commands| commands.commit_and_continue()) } else { Ok(()) }
     }
 
     /// Submits what was recorded, without waiting.
@@ -326,6 +327,11 @@ impl Stream {
     /// # Errors
     /// The device refused the work. Failures while it runs come back from the next wait.
     pub fn commit(&self) -> Result<()> {
+        self.submit(|commands| Ok((commands.commit()?, None)))
+    }
+
+    /// Submits what was recorded, if anything was.
+    fn submit(&self, how: impl FnOnce(Box<dyn CommandBuffer>) -> Result<Continued>) -> Result<()> {
         let Some(commands) = self.0.recording.take() else { return Ok(()) };
         if commands.command_count() == 0 {
             return Ok(());
@@ -333,9 +339,10 @@ impl Stream {
         self.reap_completed();
         let mut span = profile::span(Category::Submit, "commit");
         span.number("commands", commands.command_count() as u64);
-        let submission = commands.commit()?;
+        let (submission, next) = how(commands)?;
         drop(span);
         self.0.in_flight.borrow_mut().push_back(submission);
+        *self.0.recording.borrow_mut() = next;
         self.count(|stats| stats.commits += 1);
         Ok(())
     }
@@ -346,9 +353,11 @@ impl Stream {
     /// # Errors
     /// As for [`Stream::commit`]; or the device is lost.
     pub fn commit_and_continue(&self) -> Result<()> {
-        self.commit()?;
-        let next = self.0.device.command_buffer()?;
-        *self.0.recording.borrow_mut() = Some(next);
+        self.submit(|commands| commands.commit_and_continue())?;
+        if self.0.recording.borrow().is_none() {
+            let next = self.0.device.command_buffer()?;
+            *self.0.recording.borrow_mut() = Some(next);
+        }
         Ok(())
     }
 

@@ -109,7 +109,7 @@ pub fn check_target(bytes: &[u8]) -> Result<()> {
     if target == PROCESS {
         return Ok(());
     }
-    let flag = if cfg!(target_vendor = "apple") { "macos" } else { "host" };
+    let flag = if cfg!(target_vendor = "apple") { "macos-arm64" } else { "host" };
     Err(err!(
         InvalidProgram,
         "the model library is {target}; this process needs {PROCESS}: export with target {flag}"

@@ -15,7 +15,7 @@ use crate::rust_build::staged_cargo;
 pub struct Bench {
     #[command(flatten)]
     selection: Selection,
-    /// What to measure
+    /// What to measure: the `runtime`, or `ci`, which are `cargo xtask ci`'s own parts
     #[arg(long, default_value = "runtime", value_name = "NAME")]
     suite: String,
     /// The Python whose PyTorch, or else numpy, is measured against [default: ETMETAL_PYTHON if it
@@ -36,6 +36,9 @@ impl Bench {
     /// # Errors
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
+        if self.suite == "ci" {
+            return crate::ci::bench::measure();
+        }
         let built = build(&self.selection, Extras { bench: true, ..Extras::default() }, false)?;
         built.require_etmetal()?;
         let python = self.python.clone().or_else(python_with_torch).unwrap_or(built.python);
