@@ -8,10 +8,14 @@
 //! `preset` (what to build) → `toolchain`, `venv`, `executorch` (with what) → `rust_build`,
 //! `cmake`, `stage` (how, as [`steps`]) → the runner of steps. [`commands`] puts them together.
 
+pub mod apple_sdk;
+pub mod audit;
 pub mod cmake;
 pub mod commands;
 pub mod environment;
 pub mod executorch;
+pub mod macho;
+pub mod openmp;
 pub mod preset;
 pub mod process;
 pub mod rust_build;
@@ -19,6 +23,7 @@ pub mod stage;
 pub mod steps;
 pub mod test_count;
 pub mod toolchain;
+pub mod torch;
 pub mod venv;
 pub mod workspace;
 
