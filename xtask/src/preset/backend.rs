@@ -11,25 +11,42 @@ pub static TABLE: Table = Table {
     name: "backend",
     keys: &[Key {
         name: "metal",
-        kind: Kind::Choice(&["etmetal"]),
-        doc: "who provides the delegate that programs call `MetalBackend`",
+        kind: Kind::Choice(&["etmetal", "upstream", "off"]),
+        doc: "who provides the delegate that programs call `MetalBackend`: this project, \
+              ExecuTorch's own sources, or nobody",
     }],
     any_other: None,
 };
 
+/// Who provides `MetalBackend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metal {
+    /// This project.
+    Etmetal,
+    /// ExecuTorch's own `backends/apple/metal`; only from source, only on Apple systems.
+    Upstream,
+    /// Nobody: ExecuTorch alone.
+    Off,
+}
+
 /// The table's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backend {
-    /// Who provides `MetalBackend`; so far there is one answer.
-    pub metal: Sourced<String>,
+    /// Who provides `MetalBackend`.
+    pub metal: Sourced<Metal>,
 }
 
 impl Backend {
     /// Reads the merged settings.
     ///
     /// # Errors
-    /// `metal` is missing: the preset builds no delegate.
+    /// `metal` is missing.
     pub fn read(settings: &Settings) -> Result<Self, PresetError> {
-        Ok(Self { metal: settings.required_text("backend.metal")? })
+        let metal = settings.required_text("backend.metal")?.map(|text| match text.as_str() {
+            "upstream" => Metal::Upstream,
+            "off" => Metal::Off,
+            _ => Metal::Etmetal,
+        });
+        Ok(Self { metal })
     }
 }

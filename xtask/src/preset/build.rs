@@ -12,6 +12,11 @@ pub static TABLE: Table = Table {
     keys: &[
         Key { name: "profile", kind: Kind::Text, doc: "the cargo profile, as release or dev" },
         Key { name: "features", kind: Kind::List, doc: "cargo features of etmetal to switch on" },
+        Key {
+            name: "target",
+            kind: Kind::Text,
+            doc: "the triple to build for, as aarch64-apple-ios; this machine's where it is not set",
+        },
     ],
     any_other: None,
 };
@@ -23,6 +28,8 @@ pub struct Build {
     pub profile: Sourced<String>,
     /// Cargo features of etmetal.
     pub features: Vec<String>,
+    /// The triple to build for, where it is set; see `Preset::target`.
+    pub target: Option<Sourced<String>>,
 }
 
 impl Build {
@@ -34,6 +41,7 @@ impl Build {
         Ok(Self {
             profile: settings.required_text("build.profile")?,
             features: settings.list("build.features"),
+            target: settings.text("build.target"),
         })
     }
 

@@ -58,13 +58,13 @@ mod tests {
 
     #[test]
     fn every_wrong_definition_is_reported() {
-        let text = parse(&["build.profle=dev", "cxx", "executorch.from=wheel", "toolchain.x=1"])
+        let text = parse(&["build.profle=dev", "cxx", "executorch.from=wheel", "toolchain.cxxx=1"])
             .unwrap_err();
         insta::assert_snapshot!(text, @r#"
         -D build.profle=dev: unknown key `build.profle`; did you mean `build.profile`?
         -D cxx: expected `key=value`, as in `-D build.profile=dev`
         -D executorch.from=wheel: `executorch.from`: expected "sdk" or "source" or "git", found "wheel"
-        -D toolchain.x=1: unknown key `toolchain.x`; did you mean `toolchain.cxx`?
+        -D toolchain.cxxx=1: unknown key `toolchain.cxxx`; did you mean `toolchain.cxx`?
         "#);
     }
 }

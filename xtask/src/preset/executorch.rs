@@ -17,15 +17,26 @@ pub static TABLE: Table = Table {
             kind: Kind::Choice(&["sdk", "source", "git"]),
             doc: "the official SDK, a source tree, or a git revision",
         },
-        Key { name: "version", kind: Kind::Text, doc: "the version of the SDK" },
-        Key { name: "path", kind: Kind::Text, doc: "the source tree, for from = \"source\"" },
+        Key {
+            name: "version",
+            kind: Kind::Version,
+            doc: "the version of the SDK; of a source tree, the version whose options it has",
+        },
+        Key {
+            name: "path",
+            kind: Kind::Text,
+            doc: "the source tree, for from = \"source\"; relative to the repository",
+        },
         Key { name: "url", kind: Kind::Text, doc: "the repository, for from = \"git\"" },
-        Key { name: "revision", kind: Kind::Text, doc: "the commit, for from = \"git\"" },
+        Key { name: "rev", kind: Kind::Text, doc: "the commit, tag or branch, for from = \"git\"" },
     ],
     any_other: None,
 };
 
-/// `[executorch.options]`: CMake options of an ExecuTorch built from source.
+/// What the names of ExecuTorch's CMake options begin with; presets leave it out.
+pub const PREFIX: &str = "EXECUTORCH_";
+
+/// `[executorch.options]`: ExecuTorch's CMake options, without [`PREFIX`].
 pub static OPTIONS: Table =
     Table { name: "executorch.options", keys: &[], any_other: Some(Kind::Option) };
 
@@ -47,7 +58,13 @@ pub struct Executorch {
     pub from: Sourced<From>,
     /// The version of the SDK.
     pub version: Option<Sourced<String>>,
-    /// CMake options by name.
+    /// The source tree, for [`From::Source`]; relative to the repository.
+    pub path: Option<Sourced<String>>,
+    /// The repository, for [`From::Git`].
+    pub url: Option<Sourced<String>>,
+    /// The commit, tag or branch, for [`From::Git`].
+    pub rev: Option<Sourced<String>>,
+    /// CMake options by name, without [`PREFIX`].
     pub options: BTreeMap<String, Sourced<Value>>,
 }
 
@@ -82,6 +99,20 @@ impl Executorch {
             }
             faults.or(())?;
         }
-        Ok(Self { from, version, options })
+        let (path, url, rev) = match from.value {
+            From::Sdk => (None, None, None),
+            From::Source => (Some(settings.required_text("executorch.path")?), None, None),
+            From::Git => {
+                let url = settings.required_text("executorch.url")?;
+                (None, Some(url), Some(settings.required_text("executorch.rev")?))
+            }
+        };
+        Ok(Self { from, version, path, url, rev, options })
+    }
+
+    /// The options as CMake takes them: full name and text.
+    pub fn cmake_options(&self) -> impl Iterator<Item = (String, String)> {
+        let options = self.options.iter();
+        options.map(|(name, value)| (format!("{PREFIX}{name}"), value.value.cmake_text()))
     }
 }

@@ -21,6 +21,7 @@ pub mod identity;
 pub mod inherits;
 pub mod link;
 pub mod origin;
+pub mod package;
 pub mod schema;
 pub mod settings;
 pub mod toolchain;
@@ -41,6 +42,10 @@ pub use value::Value;
 pub struct Preset {
     /// `[preset]` of the file itself.
     pub identity: Identity,
+    /// The kind of machine that builds: `linux`, `macos`.
+    pub host: String,
+    /// The triple to build for: `build.target`, else the building machine's.
+    pub target: String,
     /// `[executorch]`.
     pub executorch: executorch::Executorch,
     /// `[backend]`.
@@ -51,13 +56,15 @@ pub struct Preset {
     pub build: build::Build,
     /// `[link]`.
     pub link: link::Link,
+    /// `[package]`.
+    pub package: package::Package,
     /// Every merged setting, with its origin.
     pub settings: Settings,
 }
 
 impl Preset {
     /// Resolves the preset `name` for a build on `host` (`linux`, `macos`) for the target
-    /// `triple`, with the `-D` arguments `defines`.
+    /// `triple`, with the `-D` arguments `defines`. `build.target` takes the place of `triple`.
     ///
     /// # Errors
     /// Everything that is wrong with the files or the definitions.
@@ -73,13 +80,21 @@ impl Preset {
         let mut settings = Settings::default();
         documents.iter().for_each(|d| settings.overlay(&d.settings));
         documents.iter().filter_map(|d| d.hosts.get(host)).for_each(|s| settings.overlay(s));
-        documents.iter().filter_map(|d| d.targets.get(triple)).for_each(|s| settings.overlay(s));
+        let mut over = settings.clone();
+        over.overlay(&defines);
+        let target = over.text("build.target").map_or_else(|| triple.to_owned(), |set| set.value);
+        documents.iter().filter_map(|d| d.targets.get(&target)).for_each(|s| settings.overlay(s));
         settings.overlay(&defines);
         let identity = documents.last().expect("the preset itself is the last").identity.clone();
-        Self::read(identity, settings)
+        Self::read(identity, host.to_owned(), target, settings)
     }
 
-    fn read(identity: Identity, settings: Settings) -> Result<Self, PresetError> {
+    fn read(
+        identity: Identity,
+        host: String,
+        target: String,
+        settings: Settings,
+    ) -> Result<Self, PresetError> {
         let mut faults = PresetError::default();
         let mut keep = |fault: PresetError| faults.extend(fault);
         let executorch = executorch::Executorch::read(&settings).map_err(&mut keep).ok();
@@ -87,10 +102,20 @@ impl Preset {
         let toolchain = toolchain::Toolchain::read(&settings).map_err(&mut keep).ok();
         let build = build::Build::read(&settings).map_err(&mut keep).ok();
         let link = link::Link::read(&settings);
+        let package = package::Package::read(&settings);
         match (executorch, backend, toolchain, build) {
-            (Some(executorch), Some(backend), Some(toolchain), Some(build)) => {
-                Ok(Self { identity, executorch, backend, toolchain, build, link, settings })
-            }
+            (Some(executorch), Some(backend), Some(toolchain), Some(build)) => Ok(Self {
+                identity,
+                host,
+                target,
+                executorch,
+                backend,
+                toolchain,
+                build,
+                link,
+                package,
+                settings,
+            }),
             _ => Err(PresetError::new(format!("the preset `{}` is not whole:", identity.name))
                 .with(faults)),
         }

@@ -1,7 +1,7 @@
 //! The keys there are: each element file lists its own, and this module puts them together.
 
 use super::value::Kind;
-use super::{backend, build, executorch, identity, link, toolchain};
+use super::{backend, build, executorch, identity, link, package, toolchain};
 
 /// One key of a table.
 #[derive(Debug)]
@@ -33,6 +33,7 @@ pub static SETTINGS: &[&Table] = &[
     &toolchain::TABLE,
     &build::TABLE,
     &link::TABLE,
+    &package::TABLE,
 ];
 
 /// The table that names the preset; only at the top of a file.

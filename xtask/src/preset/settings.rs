@@ -52,6 +52,11 @@ impl Settings {
         }
     }
 
+    /// A flag, off where it is not set.
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|set| set.value == Value::Bool(true))
+    }
+
     /// A list, empty where it is not set.
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.get(name).map(|s| &s.value) {
