@@ -14,6 +14,7 @@ pub mod cmake;
 pub mod commands;
 pub mod environment;
 pub mod executorch;
+pub mod linkage;
 pub mod macho;
 pub mod openmp;
 pub mod preset;
@@ -22,6 +23,8 @@ pub mod rust_build;
 pub mod stage;
 pub mod steps;
 pub mod test_count;
+#[cfg(test)]
+mod testing;
 pub mod toolchain;
 pub mod torch;
 pub mod venv;
@@ -51,6 +54,8 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     /// Measure the build
     Bench(commands::bench::Bench),
+    /// Look at how libraries and models are linked: will they load where they are meant to?
+    Audit(commands::audit::Audit),
 }
 
 impl Cli {
@@ -67,6 +72,7 @@ impl Cli {
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
+            Command::Audit(audit) => audit.run().map(good),
         }
     }
 }

@@ -10,9 +10,31 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result};
+
 use crate::cmake::CmakeBuild;
 use crate::steps::{Action, Input, Step};
 use crate::toolchain::msl::MslCompiler;
+
+/// The programs and libraries in a stage, by name.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn binaries(stage: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for folder in ["bin", "lib"].map(|name| stage.join(name)).into_iter().filter(|f| f.is_dir()) {
+        let context = || format!("cannot read {}", folder.display());
+        for entry in std::fs::read_dir(&folder).with_context(context)? {
+            let path = entry.with_context(context)?.path();
+            // Links name files that are here too.
+            if path.is_file() && !path.is_symlink() {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
 
 /// A stage by its folder.
 #[derive(Debug, Clone)]

@@ -21,7 +21,8 @@ impl Torch {
     /// The PyTorch of the Python that is active: that of `VIRTUAL_ENV`, else `python3`.
     pub fn find(environment: &Environment) -> Option<Self> {
         let active = environment.get("VIRTUAL_ENV").map(|v| Path::new(v).join("bin/python"));
-        let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
+        let python =
+            active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
         Self::of(&python)
     }
 

@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_stub_is_written_as_linkers_read_it() {
-        let stub = Stub { path: "x", install_name: "/usr/lib/libx.dylib", symbols: vec!["_a", "_b"] };
+        let stub =
+            Stub { path: "x", install_name: "/usr/lib/libx.dylib", symbols: vec!["_a", "_b"] };
         insta::assert_snapshot!(tbd(&stub));
     }
 }

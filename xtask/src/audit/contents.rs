@@ -46,7 +46,9 @@ impl<'a> Contents<'a> {
         if pte::is_program(bytes) {
             return pte::read(bytes);
         }
-        if bytes.starts_with(&object::archive::MAGIC) || bytes.starts_with(&object::archive::THIN_MAGIC) {
+        if bytes.starts_with(&object::archive::MAGIC)
+            || bytes.starts_with(&object::archive::THIN_MAGIC)
+        {
             return read_archive(bytes);
         }
         match FileKind::parse(bytes) {

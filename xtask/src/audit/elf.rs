@@ -93,9 +93,9 @@ fn object_stack<E: FileHeader<Endian = Endianness>>(file: &ElfFile<'_, E>) -> St
     let endian = file.endian();
     let sections = file.elf_section_table();
     let code = sections.iter().any(|s| s.sh_flags(endian).contains(elf::SHF_EXECINSTR));
-    let note = sections.iter().find(|s| {
-        sections.section_name(endian, s).is_ok_and(|name| name == b".note.GNU-stack")
-    });
+    let note = sections
+        .iter()
+        .find(|s| sections.section_name(endian, s).is_ok_and(|name| name == b".note.GNU-stack"));
     match note {
         Some(section) if section.sh_flags(endian).contains(elf::SHF_EXECINSTR) => Stack::Executable,
         None if code => Stack::Unsaid,
@@ -130,7 +130,11 @@ fn read_dynamic<E: FileHeader<Endian = Endianness>>(
     for entry in table.iter().take_while(|entry| entry.tag != elf::DT_NULL) {
         match entry.tag {
             elf::DT_NEEDED => {
-                image.libraries.push(Library { name: text(entry)?, weak: false, reexported: false });
+                image.libraries.push(Library {
+                    name: text(entry)?,
+                    weak: false,
+                    reexported: false,
+                });
             }
             elf::DT_SONAME => image.name = Some(text(entry)?),
             elf::DT_RPATH => rpaths.push(text(entry)?),
@@ -215,8 +219,7 @@ fn read_object_symbols<E: FileHeader<Endian = Endianness>>(
 /// The newest glibc that a symbol asks for.
 fn glibc(image: &Image) -> Option<Platform> {
     let versions = image.imports.iter().filter_map(|import| import.version.as_deref());
-    let newest = versions
-        .filter_map(|version| OsVersion::parse(version.strip_prefix("GLIBC_")?))
-        .max()?;
+    let newest =
+        versions.filter_map(|version| OsVersion::parse(version.strip_prefix("GLIBC_")?)).max()?;
     Some(Platform { name: "glibc", minimum: newest })
 }

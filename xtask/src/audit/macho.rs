@@ -97,7 +97,8 @@ fn read_commands<'a, M: MachHeader<Endian = Endianness>>(
                 read_segment(segment, sections, endian, bytes, image)?;
             }
             LoadCommandVariant::Dylib(dylib) => {
-                let used = command.dylib_use_flags(endian, dylib)?.unwrap_or(macho::DylibUseFlags(0));
+                let used =
+                    command.dylib_use_flags(endian, dylib)?.unwrap_or(macho::DylibUseFlags(0));
                 image.libraries.push(Library {
                     name: text(dylib.dylib.name)?,
                     weak: command.cmd() == macho::LC_LOAD_WEAK_DYLIB
@@ -152,9 +153,9 @@ fn read_segment<S: Segment<Endian = Endianness>>(
     image: &mut Image,
 ) -> Result<()> {
     let name = String::from_utf8_lossy(segment.name()).into_owned();
-    segment.data(endian, bytes).map_err(|()| {
-        anyhow::anyhow!("its segment {name} ends beyond the end of the file")
-    })?;
+    segment
+        .data(endian, bytes)
+        .map_err(|()| anyhow::anyhow!("its segment {name} ends beyond the end of the file"))?;
     if image.kind == Kind::Object {
         return Ok(());
     }

@@ -177,8 +177,7 @@ fn judge(
     resolver: &mut Resolver<'_>,
 ) -> PieceReport {
     let closure = resolver.closure(path, piece);
-    let subject =
-        Subject { path, piece, closure: &closure, beside, expected, machine, resolver };
+    let subject = Subject { path, piece, closure: &closure, beside, expected, machine, resolver };
     let findings = RULES.iter().flat_map(|rule| (rule.check)(&subject)).collect();
     PieceReport { label: piece.label.clone(), image: piece.image.clone(), closure, findings }
 }
@@ -197,3 +196,6 @@ pub fn audit_bytes(bytes: &[u8]) -> Result<usize> {
         .map(|piece| judge(path, piece, &[], &expected, &machine, &mut resolver).findings.len());
     Ok(reports.sum::<usize>() + contents.findings.len())
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,9 @@ impl Closure {
 
     /// Whether everything was found, so that what is not in it is nowhere.
     pub fn is_whole(&self) -> bool {
-        self.edges.iter().all(|edge| edge.weak || matches!(edge.found, Found::File(_) | Found::System))
+        self.edges
+            .iter()
+            .all(|edge| edge.weak || matches!(edge.found, Found::File(_) | Found::System))
     }
 }
 
@@ -122,7 +124,8 @@ impl<'a> Resolver<'a> {
                     break;
                 }
                 // ELF loaders take a library that is there already, by its name.
-                let again = pending.image.format == Format::Elf && !names.insert(library.name.clone());
+                let again =
+                    pending.image.format == Format::Elf && !names.insert(library.name.clone());
                 if again && !pending.direct {
                     continue;
                 }
@@ -136,7 +139,11 @@ impl<'a> Resolver<'a> {
                         shown: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                         folder: folder_of(file),
                         image,
-                        inherited: if pending.image.rpaths_are_inherited { rpaths.clone() } else { Vec::new() },
+                        inherited: if pending.image.rpaths_are_inherited {
+                            rpaths.clone()
+                        } else {
+                            Vec::new()
+                        },
                         direct: false,
                     });
                 }
@@ -230,16 +237,19 @@ impl<'a> Resolver<'a> {
             places.extend(place);
         }
         match self.first(&places, &pending.image) {
-            Found::Missing(_) if unsure && on_mac => {
-                Found::Unknown("a search path is relative to a program that is not known".to_owned())
-            }
+            Found::Missing(_) if unsure && on_mac => Found::Unknown(
+                "a search path is relative to a program that is not known".to_owned(),
+            ),
             Found::Missing(_) if unsure => Found::Unknown(self.foreign()),
             found => found,
         }
     }
 
     fn foreign(&self) -> String {
-        format!("it would be looked for in folders of its own system; this is {}", self.machine.shown())
+        format!(
+            "it would be looked for in folders of its own system; this is {}",
+            self.machine.shown()
+        )
     }
 
     /// The first of `places` that holds a library for the processor of `like`.
@@ -252,8 +262,10 @@ impl<'a> Resolver<'a> {
                 return Found::File(file);
             }
             if wrong.is_none() {
-                let names: Vec<_> =
-                    images.iter().map(|image| format!("{} {}", image.format, image.architecture)).collect();
+                let names: Vec<_> = images
+                    .iter()
+                    .map(|image| format!("{} {}", image.format, image.architecture))
+                    .collect();
                 wrong = Some(Found::WrongArchitecture(file, names.join(", ")));
             }
         }

@@ -92,11 +92,17 @@ impl Signature {
         self.check_pages(best, start, bytes)
     }
 
-    fn check_pages(&mut self, directory: &CodeDirectory<'_>, start: u64, bytes: &[u8]) -> Result<()> {
+    fn check_pages(
+        &mut self,
+        directory: &CodeDirectory<'_>,
+        start: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let header = directory.header();
         let hash_type = header.hash_type;
         let size = usize::from(header.hash_size);
-        let known = matches!(hash_type, macho::CS_HASHTYPE_SHA256 | macho::CS_HASHTYPE_SHA256_TRUNCATED);
+        let known =
+            matches!(hash_type, macho::CS_HASHTYPE_SHA256 | macho::CS_HASHTYPE_SHA256_TRUNCATED);
         anyhow::ensure!(
             known && (1..=32).contains(&size),
             "its hashes (type {}, {size} bytes) cannot be checked here: sign with SHA-256",

@@ -1,5 +1,6 @@
 //! The commands: thin, over the modules that know how.
 
+pub mod audit;
 pub mod bench;
 pub mod build;
 pub mod doctor;

@@ -53,7 +53,9 @@ fn write(parts: &[Part<'_>], changed: &[Vec<u8>], wide: bool) -> Result<Vec<u8>>
             table.extend([part.align.to_be_bytes(), [0; 4]].concat());
         } else {
             let narrow = |n: u64| u32::try_from(n).context("the fat file is too large");
-            table.extend([narrow(offset)?, narrow(size)?, part.align].map(u32::to_be_bytes).concat());
+            table.extend(
+                [narrow(offset)?, narrow(size)?, part.align].map(u32::to_be_bytes).concat(),
+            );
         }
         body.extend(bytes);
     }

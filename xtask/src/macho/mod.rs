@@ -70,13 +70,15 @@ fn long(bytes: &[u8], at: usize) -> Result<u64> {
 }
 
 fn set_word(bytes: &mut [u8], at: usize, value: u32) -> Result<()> {
-    let place = bytes.get_mut(at..at + 4).with_context(|| format!("the file is cut off at {at:#x}"))?;
+    let place =
+        bytes.get_mut(at..at + 4).with_context(|| format!("the file is cut off at {at:#x}"))?;
     place.copy_from_slice(&value.to_le_bytes());
     Ok(())
 }
 
 fn set_long(bytes: &mut [u8], at: usize, value: u64) -> Result<()> {
-    let place = bytes.get_mut(at..at + 8).with_context(|| format!("the file is cut off at {at:#x}"))?;
+    let place =
+        bytes.get_mut(at..at + 8).with_context(|| format!("the file is cut off at {at:#x}"))?;
     place.copy_from_slice(&value.to_le_bytes());
     Ok(())
 }

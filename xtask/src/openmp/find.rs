@@ -212,7 +212,8 @@ fn look_at(source: Source, path: PathBuf, target: &Target) -> Candidate {
                 .any(|i| i.format == target.format && i.architecture == target.architecture);
             if !fits {
                 let architectures = candidate.architectures.join(", ");
-                candidate.refused = Some(format!("it is for {architectures}, not for {}", target.triple));
+                candidate.refused =
+                    Some(format!("it is for {architectures}, not for {}", target.triple));
             }
         }
     }

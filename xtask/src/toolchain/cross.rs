@@ -50,6 +50,8 @@ impl Cross {
         linker.push(&self.linker);
         Invocation::new(&self.clang)
             .arg(format!("--target={target}"))
+            // The path alone would be taken for a linker of old Apple systems.
+            .arg("-fuse-ld=lld")
             .arg(linker)
             .arg("-isysroot")
             .arg(sdk)
@@ -67,7 +69,10 @@ mod tests {
     fn a_missing_tool_is_named_with_its_command() {
         let fake = FakePrograms::new();
         let find = || Cross::find(&fake.environment(), Installer::Apt).map_err(|e| e.to_string());
-        assert_eq!(find().unwrap_err(), "there is no clang. Install one: apt-get install -y clang-19");
+        assert_eq!(
+            find().unwrap_err(),
+            "there is no clang. Install one: apt-get install -y clang-19"
+        );
         fake.program("clang++-18", "echo 'clang version 18.1.8'");
         assert_eq!(
             find().unwrap_err(),

@@ -119,7 +119,9 @@ mod tests {
         use Installer::{Apt, Dnf, Mac, Pacman, Unknown, Zypper};
         let mut lines = String::new();
         for installer in [Apt, Dnf, Pacman, Zypper, Mac, Unknown] {
-            for package in [Package::Python, Package::Cxx, Package::Clang, Package::Lld, Package::Git] {
+            for package in
+                [Package::Python, Package::Cxx, Package::Clang, Package::Lld, Package::Git]
+            {
                 lines += &format!("{}\n", installer.command(package));
             }
         }

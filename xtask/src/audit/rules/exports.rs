@@ -7,11 +7,8 @@ use super::{Finding, Rule, Subject, few};
 use crate::audit::Exports;
 use crate::audit::shim;
 
-pub(super) const RULE: Rule = Rule {
-    id: "exports",
-    summary: "what others count on is exported, and nothing besides",
-    check,
-};
+pub(super) const RULE: Rule =
+    Rule { id: "exports", summary: "what others count on is exported, and nothing besides", check };
 
 /// What the runtime calls of every model.
 const OF_MODELS: [&str; 6] = [
@@ -30,8 +27,15 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
         Exports::ByName => image.is_libetmetal(),
     };
     if of_libetmetal {
-        return missing(&shim::libetmetal_symbols(), &image.exports, "link with WHOLE_ARCHIVE \
-             (-force_load), and check the list of exports").into_iter().chain(surplus(subject)).collect();
+        return missing(
+            &shim::libetmetal_symbols(),
+            &image.exports,
+            "link with WHOLE_ARCHIVE \
+             (-force_load), and check the list of exports",
+        )
+        .into_iter()
+        .chain(surplus(subject))
+        .collect();
     }
     if subject.piece.embedded {
         return missing(&OF_MODELS, &image.exports, "export the model again, with AOTInductor")
@@ -44,7 +48,8 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
 fn missing(wanted: &[&str], exports: &BTreeSet<String>, fix: &str) -> Option<Finding> {
     let missing: Vec<_> = wanted.iter().copied().filter(|name| !exports.contains(*name)).collect();
     (!missing.is_empty()).then(|| {
-        let message = format!("{} of {} exports are missing: {}", missing.len(), wanted.len(), few(&missing));
+        let message =
+            format!("{} of {} exports are missing: {}", missing.len(), wanted.len(), few(&missing));
         Finding::error(RULE.id, message, fix)
     })
 }
@@ -55,12 +60,17 @@ fn surplus(subject: &Subject<'_>) -> Option<Finding> {
     if !image.is_linked() {
         return None;
     }
-    let known = |name: &str| name.starts_with(shim::MODEL_PREFIX) || name.starts_with(shim::OWN_PREFIX);
+    let known =
+        |name: &str| name.starts_with(shim::MODEL_PREFIX) || name.starts_with(shim::OWN_PREFIX);
     let surplus: Vec<_> = image.exports.iter().filter(|name| !known(name)).collect();
     (!surplus.is_empty()).then(|| {
         Finding::warning(
             RULE.id,
-            format!("{} symbols are exported that nobody is meant to use: {}", surplus.len(), few(&surplus)),
+            format!(
+                "{} symbols are exported that nobody is meant to use: {}",
+                surplus.len(),
+                few(&surplus)
+            ),
             "link with a list of exports (--version-script, -exported_symbols_list)",
         )
     })

@@ -29,7 +29,9 @@ fn finding(edge: &Edge, subject: &Subject<'_>) -> Option<Finding> {
                 // The loader of models drops an OpenMP that no symbol uses.
                 () if unused && subject.piece.embedded => Finding::note(
                     RULE.id,
-                    format!("{message}; no symbol needs it, and the runtime loads the model without"),
+                    format!(
+                        "{message}; no symbol needs it, and the runtime loads the model without"
+                    ),
                 ),
                 () if edge.weak => Finding::note(RULE.id, format!("{message}; it is not required")),
                 () => Finding::error(RULE.id, message, fix(edge, subject)),
@@ -62,7 +64,9 @@ fn fix(edge: &Edge, subject: &Subject<'_>) -> String {
     let file = edge.name.rsplit('/').next().unwrap_or(&edge.name);
     let beside = subject.path.with_file_name(file).is_file();
     match (beside && !subject.piece.embedded, edge.name.starts_with("@rpath/")) {
-        (true, true) => "it lies beside: add the rpath @loader_path (`cargo xtask audit --fix`)".into(),
+        (true, true) => {
+            "it lies beside: add the rpath @loader_path (`cargo xtask audit --fix`)".into()
+        }
         (true, false) if edge.name.starts_with('/') => {
             "it lies beside: name it through @rpath (`cargo xtask audit --fix`)".into()
         }

@@ -32,7 +32,8 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
     for (name, closure) in subject.beside {
         gather(closure, Path::new(name), Some(name), &mut copies);
     }
-    let mut clashing: Vec<_> = copies.iter().filter(|(_, copy)| copy.flavour != Flavour::Gnu).collect();
+    let mut clashing: Vec<_> =
+        copies.iter().filter(|(_, copy)| copy.flavour != Flavour::Gnu).collect();
     let shown = |copies: &[(&String, &Copy)]| {
         let texts = copies.iter().map(|(place, copy)| format!("{place} (by {})", copy.brought_by));
         texts.collect::<Vec<_>>().join(" and ")
@@ -63,7 +64,9 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
 /// The copies in a tree of libraries. One that was not found counts by its name: it may turn out
 /// to be another file than the rest.
 fn gather(closure: &Closure, root: &Path, by: Option<&str>, copies: &mut BTreeMap<String, Copy>) {
-    if by.is_some() && let Some(flavour) = Flavour::of(&root.to_string_lossy()) {
+    if by.is_some()
+        && let Some(flavour) = Flavour::of(&root.to_string_lossy())
+    {
         let brought_by = "the process".to_owned();
         copies.entry(root.display().to_string()).or_insert(Copy { flavour, brought_by });
     }

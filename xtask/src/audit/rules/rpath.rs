@@ -21,7 +21,8 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
             ));
             continue;
         }
-        let allowed = subject.expected.rpaths.contains(rpath) || is_system(image.format, &format!("{rpath}/"));
+        let allowed = subject.expected.rpaths.contains(rpath)
+            || is_system(image.format, &format!("{rpath}/"));
         if rpath.starts_with('/') && !allowed {
             findings.push(Finding::warning(
                 RULE.id,
@@ -41,7 +42,10 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
         if let Some(folder) = folder.filter(|folder| judged && !folder.is_dir()) {
             findings.push(Finding::note(
                 RULE.id,
-                format!("the search path {rpath} is {}, which does not exist here", folder.display()),
+                format!(
+                    "the search path {rpath} is {}, which does not exist here",
+                    folder.display()
+                ),
             ));
         }
     }

@@ -95,7 +95,11 @@ fn of_library(import: &Import, index: usize, subject: &Subject<'_>) -> Verdict {
                 library.exports.contains(&import.name)
                     || library.libraries.iter().any(|inner| inner.reexported)
             });
-            if has { Verdict::Fine } else { Verdict::Nobody(format!("{} (not in {})", import.name, edge.name)) }
+            if has {
+                Verdict::Fine
+            } else {
+                Verdict::Nobody(format!("{} (not in {})", import.name, edge.name))
+            }
         }
         Found::Missing(_) | Found::WrongArchitecture(..) => Verdict::Unknown,
     }
@@ -104,7 +108,8 @@ fn of_library(import: &Import, index: usize, subject: &Subject<'_>) -> Verdict {
 /// ELF, and Mach-O's flat lookup: any library of the process.
 fn of_anyone(import: &Import, subject: &Subject<'_>) -> Verdict {
     let mut libraries = subject.closure.images.iter().map(|(_, image)| image);
-    let named = |library: &&std::rc::Rc<crate::audit::image::Image>| library.exports.contains(&import.name);
+    let named =
+        |library: &&std::rc::Rc<crate::audit::image::Image>| library.exports.contains(&import.name);
     if let Some(library) = libraries.find(named) {
         let Some(version) = &import.version else { return Verdict::Fine };
         let lacks = !library.versions.is_empty() && !library.versions.contains(version);
