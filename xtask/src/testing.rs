@@ -78,3 +78,26 @@ impl Lab {
         output
     }
 }
+
+/// An archive in GNU's form, with the symbols of its first member in the index.
+pub fn archive(members: &[(&str, Vec<u8>)], symbols: &[&str]) -> Vec<u8> {
+    let head = |name: &str, size: usize| {
+        format!("{:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", format!("{name}/"), 0, 0, 0, 644)
+    };
+    let mut names: String = symbols.iter().map(|name| format!("{name}\0")).collect();
+    if names.len() % 2 == 1 {
+        names.push('\0');
+    }
+    let size = 4 + 4 * symbols.len() + names.len();
+    let first = (8 + 60 + size) as u32;
+    let mut out = format!("!<arch>\n{}", head("", size)).into_bytes();
+    out.extend((symbols.len() as u32).to_be_bytes());
+    symbols.iter().for_each(|_| out.extend(first.to_be_bytes()));
+    out.extend(names.bytes());
+    for (name, bytes) in members {
+        out.extend(head(name, bytes.len()).bytes());
+        out.extend(bytes);
+        out.resize(out.len().next_multiple_of(2), b'\n');
+    }
+    out
+}

@@ -255,7 +255,9 @@ impl<'a> Resolver<'a> {
     /// The first of `places` that holds a library for the processor of `like`.
     fn first(&mut self, places: &[PathBuf], like: &Image) -> Found {
         let mut wrong = None;
-        for place in places {
+        let mut seen = HashSet::new();
+        let places: Vec<_> = places.iter().filter(|place| seen.insert(*place)).collect();
+        for place in &places {
             let Ok(file) = place.canonicalize() else { continue };
             let Ok(images) = self.images(&file) else { continue };
             if images.iter().any(|image| fits(image, like)) {

@@ -6,7 +6,7 @@ use super::finding::Level;
 use super::machine::Machine;
 use super::target::Target;
 use super::{Expectation, Report, audit, report, shim};
-use crate::testing::{Lab, MAC};
+use crate::testing::{Lab, MAC, archive};
 
 /// What stands for an OpenMP: the symbol by which one is known.
 const OPENMP: &str = "extern \"C\" void __kmpc_fork_call() {}";
@@ -286,28 +286,14 @@ fn an_archive_is_audited_as_one_and_a_mixed_one_is_caught() {
         let object = lab.apple(target, &format!("{name}.o"), source, &["-c"]);
         objects.push((name, std::fs::read(object).unwrap()));
     }
-    std::fs::write(lab.at("lib.a"), archive(&objects[..2])).unwrap();
-    std::fs::write(lab.at("mixed.a"), archive(&objects)).unwrap();
+    std::fs::write(lab.at("lib.a"), archive(&objects[..2], &[])).unwrap();
+    std::fs::write(lab.at("mixed.a"), archive(&objects, &[])).unwrap();
     let good = plain(&[&lab.at("lib.a")]);
     let image = &good.files[0].pieces[0].image;
     assert!(good.is_good(), "{}", report::table(&good, true));
     let left: Vec<_> = image.imports.iter().map(|import| import.name.as_str()).collect();
     assert_eq!((left, image.exports.len()), (vec!["c"], 2), "b is in the archive");
     assert_eq!(errors(&plain(&[&lab.at("mixed.a")])), ["architecture"]);
-}
-
-fn archive(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let mut out = b"!<arch>\n".to_vec();
-    for (name, bytes) in members {
-        let size = bytes.len();
-        out.extend(
-            format!("{:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", format!("{name}.o/"), 0, 0, 0, 644)
-                .bytes(),
-        );
-        out.extend(bytes);
-        out.resize(out.len().next_multiple_of(2), b'\n');
-    }
-    out
 }
 
 #[cfg(target_os = "linux")]
@@ -414,7 +400,7 @@ fn damaged_files_give_findings() {
     samples.push(("x.dylib", std::fs::read(&library).unwrap()));
     samples.push(("fat.dylib", fat(&[(0x0100_000c, 0, samples[1].1.clone())])));
     let object = lab.apple(MAC, "o.o", USES_OPENMP, &["-c"]);
-    samples.push(("x.a", archive(&[("o", std::fs::read(object).unwrap())])));
+    samples.push(("x.a", archive(&[("o", std::fs::read(object).unwrap())], &[])));
     samples
         .push(("x.so", std::fs::read(lab.native("libx.so", USES_OPENMP, &["-shared"])).unwrap()));
     for (name, bytes) in &samples {

@@ -20,6 +20,7 @@ const MOST: usize = 1000;
 const LONGEST: usize = 240;
 
 fn check(subject: &Subject<'_>) -> Vec<Finding> {
+    let few = |paths: &[String]| few(&paths[..paths.len().min(3)]);
     let bytes = subject.piece.bytes;
     let named = &subject.expected.private_folders;
     let own: Vec<String> = named
@@ -32,7 +33,7 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
     if !own.is_empty() {
         findings.push(Finding::warning(
             RULE.id,
-            format!("{} paths of this machine are left in it: {}", own.len(), few(&own)),
+            format!("paths of this machine are left in it ({}): {}", own.len(), few(&own)),
             "build with `cargo xtask build`, which maps them (--remap-path-prefix, \
              -ffile-prefix-map), or strip it",
         ));
@@ -42,7 +43,7 @@ fn check(subject: &Subject<'_>) -> Vec<Finding> {
     if !others.is_empty() {
         findings.push(Finding::note(
             RULE.id,
-            format!("{} paths of a machine are left in it: {}", others.len(), few(&others)),
+            format!("paths of some machine are left in it ({}): {}", others.len(), few(&others)),
         ));
     }
     findings

@@ -11,7 +11,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Finding> {
-    let edges = subject.closure.edges.iter();
+    // What many libraries need is missing once.
+    let mut seen = std::collections::BTreeSet::new();
+    let edges = subject.closure.edges.iter().filter(|edge| seen.insert(&edge.name));
     edges.filter_map(|edge| finding(edge, subject)).collect()
 }
 
