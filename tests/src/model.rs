@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-use crate::pte::{Blob, Delegate};
+use crate::pte::{Blob, Delegate, Method, Program};
 
 /// How to compile the model.
 #[derive(Debug, Clone)]
@@ -81,6 +81,13 @@ impl Library {
             processed: format!("{}\n{weights_key}", self.key).into_bytes(),
             arguments: arguments.to_vec(),
         }
+    }
+
+    /// A program of one method, `forward`, that calls this library once: `[4]` in, `[4]` out.
+    /// The blobs are what it holds under names.
+    pub fn program(&self, weights_key: &str, blobs: Vec<(String, Blob)>) -> Program {
+        let delegates = vec![self.delegate(weights_key, &[0, 1])];
+        Program { methods: vec![Method::through("forward", 2, delegates)], named_data: blobs }
     }
 }
 

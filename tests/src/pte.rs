@@ -82,6 +82,19 @@ impl Blob {
     }
 }
 
+impl Method {
+    /// A method over this many values of four floats, the first its input, the last its output.
+    pub fn through(name: &str, values: usize, delegates: Vec<Delegate>) -> Self {
+        Method {
+            name: name.into(),
+            values: vec![vec![4]; values],
+            inputs: vec![0],
+            outputs: vec![values as i32 - 1],
+            delegates,
+        }
+    }
+}
+
 impl Program {
     /// Writes the program to `path`.
     ///

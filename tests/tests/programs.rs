@@ -24,16 +24,6 @@ fn compile(model: &Model) -> Library {
     model.compile(tempfile::tempdir().unwrap().path())
 }
 
-fn method(name: &str, values: usize, delegates: Vec<etmetal_tests::pte::Delegate>) -> Method {
-    Method {
-        name: name.into(),
-        values: vec![vec![4]; values],
-        inputs: vec![0],
-        outputs: vec![values as i32 - 1],
-        delegates,
-    }
-}
-
 fn load(program: &Program) -> etmetal::Result<Module> {
     let written = write(program);
     let module = runtime().load(&written.path, &[], LoadMode::default())?;
@@ -63,7 +53,7 @@ fn several_delegates_in_one_method_run_in_order() {
     let key = weights_key(&weights);
     let (none, empty) = no_weights();
     let module = load(&Program {
-        methods: vec![method(
+        methods: vec![Method::through(
             "forward",
             5,
             vec![
@@ -95,8 +85,8 @@ fn several_methods_of_one_program_share_library_and_weights() {
     let key = weights_key(&weights);
     let module = load(&Program {
         methods: vec![
-            method("once", 2, vec![library.delegate(&key, &[0, 1])]),
-            method(
+            Method::through("once", 2, vec![library.delegate(&key, &[0, 1])]),
+            Method::through(
                 "twice",
                 3,
                 vec![library.delegate(&key, &[0, 1]), library.delegate(&key, &[1, 2])],
@@ -120,14 +110,7 @@ fn refused(program: &Program) -> String {
 /// A program of one delegate without weights.
 fn weightless(library: &Library) -> Program {
     let (key, empty) = no_weights();
-    single(library, &key, vec![library.named(), (key.clone(), empty)])
-}
-
-fn single(library: &Library, key: &str, blobs: Vec<(String, Blob)>) -> Program {
-    Program {
-        methods: vec![method("forward", 2, vec![library.delegate(key, &[0, 1])])],
-        named_data: blobs,
-    }
+    library.program(&key, vec![library.named(), (key.clone(), empty)])
 }
 
 #[test]
@@ -135,7 +118,7 @@ fn weights_that_do_not_match_their_hash_are_refused() {
     let library = compile(&Model { weight_bytes: 64, ..Model::default() });
     let key = weights_key(&floats(&[1.0; 16]));
     let blobs = vec![library.named(), (key.clone(), floats(&[2.0; 16]))];
-    let text = refused(&single(&library, &key, blobs));
+    let text = refused(&library.program(&key, blobs));
     assert!(text.contains("SHA-256") && text.contains("weights"), "{text}");
 }
 
@@ -144,7 +127,7 @@ fn weights_of_the_wrong_size_are_refused() {
     let library = compile(&Model { weight_bytes: 64, ..Model::default() });
     let weights = floats(&[1.0; 8]);
     let key = weights_key(&weights);
-    let text = refused(&single(&library, &key, vec![library.named(), (key.clone(), weights)]));
+    let text = refused(&library.program(&key, vec![library.named(), (key.clone(), weights)]));
     assert!(text.contains("64") && text.contains("32"), "{text}");
 }
 
@@ -152,7 +135,7 @@ fn weights_of_the_wrong_size_are_refused() {
 fn weights_that_are_missing_are_named() {
     let library = compile(&Model { weight_bytes: 64, ..Model::default() });
     let key = weights_key(&floats(&[1.0; 16]));
-    let text = refused(&single(&library, &key, vec![library.named()]));
+    let text = refused(&library.program(&key, vec![library.named()]));
     assert!(text.contains(&key), "{text}");
 }
 
@@ -171,8 +154,7 @@ fn a_payload_that_names_nothing_is_refused() {
 fn the_older_payload_finds_its_blobs_by_method() {
     let library = compile(&Model { weight_bytes: 64, ..Model::default() });
     let weights = floats(&[0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 5., 6., 7., 8.]);
-    let mut program = single(
-        &library,
+    let mut program = library.program(
         "",
         vec![
             ("forward_so_blob".into(), Blob::Bytes(library.bytes.clone())),

@@ -2,7 +2,7 @@
 //! not is found out.
 
 use etmetal_tests::model::{Model, no_weights, weights_key};
-use etmetal_tests::pte::{Blob, Method, Program};
+use etmetal_tests::pte::Blob;
 use etmetal_tests::stage::{etmetal, fixture, text};
 
 #[test]
@@ -31,18 +31,8 @@ fn run(model: &Model, arguments: &[&str]) -> (String, Option<i32>) {
         }
     };
     let path = dir.path().join("model.pte");
-    Program {
-        methods: vec![Method {
-            name: "forward".into(),
-            values: vec![vec![4], vec![4]],
-            inputs: vec![0],
-            outputs: vec![1],
-            delegates: vec![library.delegate(&key, &[0, 1])],
-        }],
-        named_data: vec![library.named(), (key, weights)],
-    }
-    .write(&path)
-    .unwrap();
+    let blobs = vec![library.named(), (key.clone(), weights)];
+    library.program(&key, blobs).write(&path).unwrap();
     let output = etmetal().arg("run").args(arguments).arg(&path).output().unwrap();
     (text(&output), output.status.code())
 }

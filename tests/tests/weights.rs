@@ -6,7 +6,7 @@ use etmetal::runner::{HostTensor, LoadMode, Value};
 use etmetal_tests::fixture::runtime;
 use etmetal_tests::memory::anonymous_kib;
 use etmetal_tests::model::{Model, weights_key};
-use etmetal_tests::pte::{Blob, Method, Program};
+use etmetal_tests::pte::Blob;
 
 const WEIGHT_BYTES: u64 = 1 << 30;
 /// Anonymous memory that loading and running may add.
@@ -19,18 +19,8 @@ fn a_gibibyte_of_weights_is_not_copied() {
     let weights = Blob::Sparse { len: WEIGHT_BYTES, head: 1.5f32.to_le_bytes().to_vec() };
     let key = weights_key(&weights);
     let path = dir.path().join("model.pte");
-    Program {
-        methods: vec![Method {
-            name: "forward".into(),
-            values: vec![vec![4], vec![4]],
-            inputs: vec![0],
-            outputs: vec![1],
-            delegates: vec![library.delegate(&key, &[0, 1])],
-        }],
-        named_data: vec![library.named(), (key, weights)],
-    }
-    .write(&path)
-    .unwrap();
+    let blobs = vec![library.named(), (key.clone(), weights)];
+    library.program(&key, blobs).write(&path).unwrap();
 
     let runtime = runtime();
     let before = anonymous_kib();

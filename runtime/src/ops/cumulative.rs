@@ -63,21 +63,9 @@ fn converted(stream: &Stream, tensor: Tensor, dtype: DType) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{contiguous, stream, strides_of, tensor, values};
+    use super::super::testing::{ARITHMETIC, contiguous, stream, strides_of, tensor, values};
     use super::*;
     use proptest::prelude::*;
-
-    /// The dtypes that results may have.
-    const RESULTS: [DType; 8] = [
-        DType::F32,
-        DType::F16,
-        DType::Bf16,
-        DType::U8,
-        DType::I8,
-        DType::I16,
-        DType::I32,
-        DType::I64,
-    ];
 
     #[derive(Debug, Clone)]
     struct Case {
@@ -110,7 +98,7 @@ mod tests {
     fn case() -> impl Strategy<Value = Case> {
         (
             prop::sample::select(DType::ALL.to_vec()),
-            prop::option::of(prop::sample::select(RESULTS.to_vec())),
+            prop::option::of(prop::sample::select(ARITHMETIC.to_vec())),
             prop::collection::vec(prop_oneof![0..7i64, 15..36i64], 0..4),
             any::<prop::sample::Index>(),
         )

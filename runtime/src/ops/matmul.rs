@@ -81,21 +81,10 @@ pub fn encode(stream: &Stream, op: GraphOp, out: &Tensor, operands: &[&Tensor]) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{contiguous, gaps, stream, strides_of, tensor, values};
+    use super::super::testing::{ARITHMETIC, contiguous, gaps, stream, strides_of, tensor, values};
     use super::super::{addmm, bmm, mm};
     use super::*;
     use proptest::prelude::*;
-
-    const DTYPES: [DType; 8] = [
-        DType::F32,
-        DType::F16,
-        DType::Bf16,
-        DType::U8,
-        DType::I8,
-        DType::I16,
-        DType::I32,
-        DType::I64,
-    ];
 
     /// Numbers that every dtype holds exactly, negative ones where it has them.
     fn numbers(dtype: DType, count: i64, seed: i64) -> Vec<f64> {
@@ -127,8 +116,8 @@ mod tests {
 
     /// Batch, m, k, n and strides for the four operands.
     fn case(most: i64) -> impl Strategy<Value = Case> {
-        (prop::sample::select(DTYPES.to_vec()), 0..3i64, 0..most, 0..most, 0..most).prop_flat_map(
-            |(dtype, batch, m, k, n)| {
+        (prop::sample::select(ARITHMETIC.to_vec()), 0..3i64, 0..most, 0..most, 0..most)
+            .prop_flat_map(|(dtype, batch, m, k, n)| {
                 (
                     strides_of(vec![batch, m, n]),
                     strides_of(vec![batch, m, n]),
@@ -143,8 +132,7 @@ mod tests {
                         a,
                         b,
                     })
-            },
-        )
+            })
     }
 
     proptest! {
@@ -223,7 +211,7 @@ mod tests {
     #[test]
     fn larger_than_a_tile() {
         // Half sums stay exact in float32; the result rounds once, which a sum in half would not.
-        for dtype in DTYPES {
+        for dtype in ARITHMETIC {
             for (m, k, n) in [(130, 600, 30), (1, 70, 300), (300, 3, 1), (33, 129, 65)] {
                 let (av, bv) = (numbers(dtype, m * k, 4), numbers(dtype, k * n, 9));
                 let a = contiguous(dtype, &[m, k], &av);

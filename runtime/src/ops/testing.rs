@@ -10,6 +10,10 @@ use crate::device::host::HostDevice;
 use crate::stream::Stream;
 use crate::tensor::{DType, Layout, Tensor};
 
+/// The dtypes that products and sums may have.
+pub const ARITHMETIC: [DType; 8] =
+    [DType::F32, DType::F16, DType::Bf16, DType::U8, DType::I8, DType::I16, DType::I32, DType::I64];
+
 /// A stream on a host device.
 pub fn stream() -> Stream {
     let device: Arc<dyn Device> = HostDevice::shared();
