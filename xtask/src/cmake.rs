@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 
 use crate::executorch::Sdk;
+use crate::linkage::{self, Linkage};
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::rust_build::{RustBuild, variables};
@@ -37,6 +38,8 @@ pub struct CmakeBuild<'a> {
     pub cxx: &'a Path,
     /// The triple of the target.
     pub triple: &'a str,
+    /// How libetmetal is linked.
+    pub linkage: &'a Linkage<'a>,
 }
 
 impl CmakeBuild<'_> {
@@ -96,11 +99,29 @@ impl CmakeBuild<'_> {
             name: "C++ configuration",
             key: self.key("configure"),
             inputs,
-            actions: vec![Action::Run(self.configure())],
+            actions: self
+                .export_list()
+                .into_iter()
+                .chain([Action::Run(self.configure())])
+                .collect(),
             outputs: vec![self.folder().join("CMakeCache.txt")],
             hint: "see CMake's messages in the log; `cargo xtask doctor` checks the tools"
                 .to_owned(),
         }
+    }
+
+    /// Where the list of libetmetal's exports is written, if it is.
+    fn exports(&self) -> PathBuf {
+        self.folder().with_extension("exports")
+    }
+
+    fn export_list(&self) -> Vec<Action> {
+        if !self.linkage.writes_exports() {
+            return Vec::new();
+        }
+        let list = linkage::export_list(self.linkage.target, &self.preset().link.export);
+        let folder = self.folder().parent().map(Path::to_owned).unwrap_or_default();
+        vec![Action::MakeFolder(folder), Action::Write(self.exports(), list)]
     }
 
     fn configure(&self) -> Invocation {
@@ -135,6 +156,9 @@ impl CmakeBuild<'_> {
         define("CMAKE_INSTALL_PREFIX", self.stage().into());
         define("CMAKE_INSTALL_LIBDIR", "lib".into());
         define("ETMETAL_RUST_LIBRARY", self.rust.library().into());
+        for (name, value) in self.linkage.cmake_definitions(&self.exports()) {
+            define(name, value.into());
+        }
         invocation
     }
 

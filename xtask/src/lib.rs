@@ -28,6 +28,7 @@ mod testing;
 pub mod toolchain;
 pub mod torch;
 pub mod venv;
+pub mod why;
 pub mod workspace;
 
 use std::process::ExitCode;
@@ -56,6 +57,8 @@ enum Command {
     Bench(commands::bench::Bench),
     /// Look at how libraries and models are linked: will they load where they are meant to?
     Audit(commands::audit::Audit),
+    /// Tell the reasons for what the last build did
+    Why(commands::why::Why),
 }
 
 impl Cli {
@@ -73,6 +76,7 @@ impl Cli {
             Command::Doctor(doctor) => doctor.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Audit(audit) => audit.run().map(good),
+            Command::Why(why) => why.run().map(done),
         }
     }
 }

@@ -73,6 +73,30 @@ impl Linkage<'_> {
         flags
     }
 
+    /// Settings for `runtime/CMakeLists.txt`, which links libetmetal; it knows the usual ones. The
+    /// list of exports has to be at `exports` where [`Linkage::writes_exports`].
+    pub fn cmake_definitions(&self, exports: &Path) -> Vec<(&'static str, String)> {
+        let mut definitions = Vec::new();
+        if self.writes_exports() {
+            definitions.push(("ETMETAL_EXPORTS", exports.display().to_string()));
+        }
+        if self.apple() {
+            // CMake itself tells the linker the install name.
+            let flags = self.shared_library("libetmetal.dylib", exports);
+            let flags: Vec<_> =
+                flags.into_iter().filter(|flag| !flag.contains("install_name,")).collect();
+            definitions.push(("ETMETAL_LINK_OPTIONS", flags.join(";")));
+        } else if !self.link.rpaths.is_empty() {
+            definitions.push(("ETMETAL_RPATHS", self.link.rpaths.join(";")));
+        }
+        definitions
+    }
+
+    /// Whether the list of exports that lies beside `runtime/CMakeLists.txt` is not enough.
+    pub fn writes_exports(&self) -> bool {
+        self.apple() || !self.link.export.is_empty()
+    }
+
     /// Flags for a program that has the backend inside, so that models find it there.
     pub fn program(&self, exports: &Path) -> Vec<String> {
         if !self.apple() {
@@ -209,6 +233,25 @@ mod tests {
         insta::assert_snapshot!("macos", flags("aarch64-apple-darwin", "14.0", &link()));
         insta::assert_snapshot!("ios", flags("aarch64-apple-ios", "13.0", &link()));
         insta::assert_snapshot!("linux", flags("x86_64-unknown-linux-gnu", "", &link()));
+    }
+
+    #[test]
+    fn cmake_is_told_what_it_does_not_know() {
+        let target = Target::parse("x86_64-unknown-linux-gnu").unwrap();
+        let usual = Link::read(&Settings::default());
+        let mut linkage =
+            Linkage { target: &target, deployment_target: None, link: &usual, rpaths: &[] };
+        assert_eq!(linkage.cmake_definitions(Path::new("exports")), []);
+        let more = link();
+        linkage.link = &more;
+        let told = linkage.cmake_definitions(Path::new("exports"));
+        let exports = ("ETMETAL_EXPORTS", "exports".to_owned());
+        assert_eq!(told, [exports, ("ETMETAL_RPATHS", "/opt/mine;@loader_path".to_owned())]);
+        let apple = Target::parse("aarch64-apple-darwin").unwrap();
+        linkage.target = &apple;
+        let options = &linkage.cmake_definitions(Path::new("exports"))[1].1;
+        assert!(options.starts_with("-Wl,-exported_symbols_list,exports;"), "{options}");
+        assert!(!options.contains("-install_name"), "{options}");
     }
 
     #[test]

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::audit::contents;
 use crate::cmake::CmakeBuild;
+use crate::process::{Invocation, this_program};
 use crate::steps::{Action, Input, Step};
 use crate::toolchain::msl::MslCompiler;
 
@@ -27,7 +29,7 @@ pub fn binaries(stage: &Path) -> Result<Vec<PathBuf>> {
         for entry in std::fs::read_dir(&folder).with_context(context)? {
             let path = entry.with_context(context)?.path();
             // Links name files that are here too.
-            if path.is_file() && !path.is_symlink() {
+            if path.is_file() && !path.is_symlink() && contents::is_binary(&path) {
                 files.push(path);
             }
         }
@@ -69,6 +71,23 @@ impl Stage {
         self.root.join("lib/etmetal/msl-compiler")
     }
 
+    /// Audits the stage, and repairs what names places of this machine, before it is put in place:
+    /// a build whose libraries will not load fails.
+    fn audit(&self, build: &CmakeBuild<'_>) -> Invocation {
+        let workspace = build.rust.workspace;
+        let record = workspace.audit_record(&build.rust.preset.identity.name, build.triple);
+        let mut audit = Invocation::new(this_program())
+            .args(["audit", "--fix", "--quiet", "--target", build.triple, "--stage"])
+            .arg(&self.root)
+            .arg("--record")
+            .arg(record);
+        if let Some(oldest) = build.linkage.deployment_target {
+            audit = audit.arg("--minimum-os").arg(oldest.to_string());
+        }
+        let meant = build.linkage.link.rpaths.iter().chain(build.linkage.rpaths);
+        meant.fold(audit, |audit, rpath| audit.arg("--allow-rpath").arg(rpath))
+    }
+
     fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.root.file_name().unwrap_or_default().to_owned();
         name.push(suffix);
@@ -79,6 +98,7 @@ impl Stage {
     /// build that fails leaves the stage as it was.
     pub fn step(&self, build: &CmakeBuild<'_>, msl: &MslCompiler) -> Step {
         let new = Stage::new(self.beside(".new"));
+        let audit = new.audit(build);
         let install = build.cmake().arg("--install").arg(build.folder()).arg("--prefix");
         Step {
             name: "Stage",
@@ -91,6 +111,7 @@ impl Stage {
                 Action::Copy(build.rust.program(), new.program()),
                 Action::MakeFolder(new.root.join("lib/etmetal")),
                 Action::Write(new.msl_compiler(), msl.file_text()),
+                Action::Run(audit),
                 Action::Replace {
                     from: new.root,
                     to: self.root.clone(),

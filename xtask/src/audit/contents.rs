@@ -2,6 +2,7 @@
 //! libraries of models (`.pte`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::FileKind;
@@ -62,6 +63,24 @@ impl<'a> Contents<'a> {
         let piece = Piece { label: None, image, bytes, embedded: false };
         Self { pieces: vec![piece], findings: Vec::new() }
     }
+}
+
+/// Whether the file at `path` begins as ELF, Mach-O or an archive does.
+pub fn is_binary(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut start = [0; 16];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut start));
+    let start = &start[..read.unwrap_or(0)];
+    start.starts_with(&object::archive::MAGIC)
+        || matches!(
+            FileKind::parse(start),
+            Ok(FileKind::Elf32
+                | FileKind::Elf64
+                | FileKind::MachO32
+                | FileKind::MachO64
+                | FileKind::MachOFat32
+                | FileKind::MachOFat64)
+        )
 }
 
 /// Reads one ELF or thin Mach-O file.

@@ -38,9 +38,12 @@ pub struct Audit {
     /// The program that will load the files, for `@executable_path`
     #[arg(long, value_name = "FILE")]
     executable: Option<PathBuf>,
-    /// An absolute search path that is meant; with --fix, one to add
+    /// An absolute search path that is meant
     #[arg(long, value_name = "FOLDER")]
-    rpath: Vec<String>,
+    allow_rpath: Vec<String>,
+    /// A search path to add to what --fix repairs
+    #[arg(long, value_name = "FOLDER", requires = "fix")]
+    add_rpath: Vec<String>,
     /// First repair what can be repaired: absolute names in Mach-O files, signatures
     #[arg(long)]
     fix: bool,
@@ -76,7 +79,7 @@ impl Audit {
         }
         if self.fix {
             for file in &files {
-                for done in repair::repair(file, &self.rpath)? {
+                for done in repair::repair(file, &self.add_rpath)? {
                     eprintln!("{}: {done}", file.display());
                 }
             }
@@ -99,7 +102,7 @@ impl Audit {
             target: self.target.clone(),
             minimum_os: self.minimum_os,
             exports: if self.exports { Exports::Everything } else { Exports::ByName },
-            rpaths: self.rpath.clone(),
+            rpaths: self.allow_rpath.iter().chain(&self.add_rpath).cloned().collect(),
             private_folders: workspace.into_iter().chain(cargo_home(&environment)).collect(),
             executable: self.executable.clone(),
             beside: self.beside.clone(),

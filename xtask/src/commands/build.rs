@@ -6,9 +6,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
+use crate::audit::image::OsVersion;
+use crate::audit::target::Target;
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch;
+use crate::linkage::Linkage;
+use crate::openmp::{self, find::Search};
 use crate::preset::{Folder, Preset};
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
@@ -17,6 +21,7 @@ use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
 use crate::toolchain::{Installer, cxx};
 use crate::venv::{Lock, Venv, python};
+use crate::why::{self, Decision, Record};
 use crate::workspace::Workspace;
 
 /// What to build, for every command that builds.
@@ -117,9 +122,14 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     .context("the preset cannot be used")?;
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
+    let cxx = cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?;
+    let target = Target::parse(&rust.host).map_err(anyhow::Error::msg)?;
+    let apple = target.platform.is_some();
     let facts = Facts {
         environment: environment.clone(),
-        cxx: cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
+        openmp: apple.then(|| openmp::find::search(&environment, &target, &cxx, &preset.link)),
+        cxx,
+        target,
         clang: msl::find_clang(&environment)?.map(MslCompiler::Clang),
         venv: Venv::new(&workspace, python.clone()),
         workspace,
@@ -138,6 +148,9 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     if !selection.dry_run && anything_done {
         python::remember(&environment, &python, &memory)?;
     }
+    if !selection.dry_run {
+        record(&facts, anything_done)?;
+    }
     Ok(Built {
         stage: plan.stage,
         python: facts.venv.python(),
@@ -145,6 +158,67 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         workspace: facts.workspace,
         anything_done,
     })
+}
+
+/// Records why the build is as it is, for `cargo xtask why`.
+fn record(facts: &Facts, anew: bool) -> Result<()> {
+    let (state, preset) = (facts.workspace.state(), &facts.preset);
+    let (name, triple) = (&preset.identity.name, &facts.target.triple);
+    let settings = why::settings(preset);
+    // Looking for OpenMP takes longer than everything else that a build with nothing to do does.
+    let known = Record::load(&Record::of(&state, name, triple)).ok();
+    let known =
+        known.filter(|record| !anew && settings.iter().all(|s| record.decisions.contains(s)));
+    if let Some(record) = known {
+        return record.store(&state);
+    }
+    let link = &preset.link;
+    let search = || openmp::find::search(&facts.environment, &facts.target, &facts.cxx, link);
+    let openmp = facts.openmp.clone().unwrap_or_else(search);
+    let mut decisions = vec![
+        why::compiler(&facts.environment, preset, &facts.cxx),
+        facts.why_shaders(),
+        facts.why_python(),
+        why::openmp(&openmp),
+    ];
+    decisions.extend(settings);
+    let audit = facts.workspace.audit_record(name, triple);
+    Record { preset: name.clone(), triple: triple.clone(), audit, decisions }.store(&state)
+}
+
+impl Facts {
+    fn why_python(&self) -> Decision {
+        let because = match self.environment.get("ETMETAL_PYTHON") {
+            Some(named) => format!("the environment says ETMETAL_PYTHON={}", named.display()),
+            None => "it is the first in PATH that ExecuTorch's wheel is made for and that has \
+                     venv, which ETMETAL_PYTHON could override"
+                .into(),
+        };
+        let base = self.venv.base();
+        let choice = format!("{} ({})", base.path.display(), base.version);
+        Decision::new("python", choice, because)
+    }
+
+    fn why_shaders(&self) -> Decision {
+        match &self.clang {
+            Some(MslCompiler::Clang(tool)) => {
+                let because = match self.environment.get("ETMETAL_CLANG") {
+                    Some(named) => {
+                        format!("the environment says ETMETAL_CLANG={}", named.display())
+                    }
+                    None => {
+                        "it is the newest clang in PATH, which ETMETAL_CLANG could override".into()
+                    }
+                };
+                Decision::new("shaders", tool.path.display(), because)
+            }
+            Some(MslCompiler::Zig(_)) | None => Decision::new(
+                "shaders",
+                "zig's clang",
+                format!("this machine has no clang that is {} or newer", msl::OLDEST),
+            ),
+        }
+    }
 }
 
 /// Everything that a plan depends on: found out before, so that the same facts always give the
@@ -157,6 +231,10 @@ struct Facts {
     preset: Preset,
     venv: Venv,
     cxx: PathBuf,
+    /// The target of the build.
+    target: Target,
+    /// The OpenMP that models find: on Apple systems they look where libetmetal looks.
+    openmp: Option<Search>,
     /// The machine's clang; zig's is provided where there is none.
     clang: Option<MslCompiler>,
 }
@@ -191,7 +269,16 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
         rust: &facts.rust,
         environment: &facts.environment,
     };
+    let deployment_target = facts.preset.toolchain.deployment_target.as_ref();
+    let openmp_rpaths = facts.openmp.as_ref().map(Search::rpaths).unwrap_or_default();
+    let linkage = Linkage {
+        target: &facts.target,
+        deployment_target: deployment_target.and_then(|oldest| OsVersion::parse(&oldest.value)),
+        link: &facts.preset.link,
+        rpaths: &openmp_rpaths,
+    };
     let cmake = CmakeBuild {
+        linkage: &linkage,
         rust: &rust,
         venv: &facts.venv,
         sdk: &sdk,
@@ -214,6 +301,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::process::this_program;
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
     use crate::venv::Python;
@@ -249,6 +337,8 @@ mod tests {
                 Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
             ),
             cxx: "/usr/bin/c++".into(),
+            target: Target::parse(triple).unwrap(),
+            openmp: None,
             workspace,
             clang,
         }
@@ -268,6 +358,7 @@ mod tests {
             .map(|(index, step)| render(index, steps.len(), step, Some("not made yet")))
             .collect();
         let text = text.join("\n").replace(&folder.path().display().to_string(), "ROOT");
+        let text = text.replace(&this_program().display().to_string(), "xtask");
         text.replace(&cargo, "cargo")
     }
 

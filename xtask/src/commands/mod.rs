@@ -6,3 +6,4 @@ pub mod build;
 pub mod doctor;
 pub mod run;
 pub mod test;
+pub mod why;

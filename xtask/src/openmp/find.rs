@@ -12,8 +12,10 @@ use serde::Serialize;
 use super::Flavour;
 use crate::audit::contents::Contents;
 use crate::audit::image::Format;
+use crate::audit::machine::Machine;
 use crate::audit::target::Target;
-use crate::preset::link::Openmp;
+use crate::environment::Environment;
+use crate::preset::link::{Link, Openmp};
 use crate::process::Invocation;
 use crate::torch::Torch;
 
@@ -164,6 +166,21 @@ fn of_compiler(compiler: &Path, name: &str) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
+/// Looks on this machine for the OpenMP that the preset wants.
+pub fn search(environment: &Environment, target: &Target, cxx: &Path, link: &Link) -> Search {
+    let torch = Torch::find(environment);
+    let machine = Machine::current();
+    let native = machine.format == target.format && machine.architecture == target.architecture;
+    let places = Places {
+        target,
+        torch: torch.as_ref(),
+        homebrew: Places::usual_homebrew(),
+        compiler: native.then_some(cxx),
+        system: if native { machine.folders } else { Vec::new() },
+    };
+    find(&places, link.openmp())
+}
+
 /// Looks for OpenMP as the preset wants it.
 pub fn find(places: &Places<'_>, wanted: &Openmp) -> Search {
     let candidates: Vec<_> = places
@@ -246,7 +263,8 @@ fn reason(search: &Search, wanted: &Openmp, places: &Places<'_>) -> String {
 /// Torch loads its own copy: what is built must not bring another of the kind that minds.
 fn clash(search: &Search) -> Option<String> {
     let chosen = search.chosen()?;
-    let torch = search.candidates.iter().find(|c| c.source == Source::Torch)?;
+    let mut fit = search.candidates.iter().filter(|c| c.refused.is_none());
+    let torch = fit.find(|c| c.source == Source::Torch)?;
     let minds = |c: &Candidate| c.flavour != Flavour::Gnu;
     let same = chosen.path.canonicalize().ok() == torch.path.canonicalize().ok();
     // A library that is loaded already under this name is not loaded again.
@@ -261,4 +279,128 @@ fn clash(search: &Search) -> Option<String> {
             chosen.path.display()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Lab, MAC};
+
+    const OPENMP: &str = "extern \"C\" void __kmpc_fork_call() {}";
+
+    /// A machine's folders, with copies of OpenMP where Macs have them.
+    struct Mac {
+        lab: Lab,
+        torch: Torch,
+    }
+
+    impl Mac {
+        fn new() -> Self {
+            let lab = Lab::new();
+            std::fs::create_dir_all(lab.at("torch/lib")).unwrap();
+            let torch = Torch::at(&lab.at("torch")).unwrap();
+            Self { lab, torch }
+        }
+
+        fn library(&self, target: &str, path: &str, name: &str) {
+            let name = format!("-Wl,-install_name,{name}");
+            self.lab.apple(target, path, OPENMP, &["-dynamiclib", &name]);
+        }
+
+        fn find(&self, wanted: &Openmp, triple: &str) -> Search {
+            let target = Target::parse(triple).unwrap();
+            let places = Places {
+                target: &target,
+                torch: Some(&self.torch),
+                homebrew: vec![self.lab.at("brew"), self.lab.at("intel-brew")],
+                compiler: None,
+                system: Vec::new(),
+            };
+            find(&places, wanted)
+        }
+
+        fn told(&self, search: &Search) -> String {
+            self.lab.shown(&crate::why::text(&[&crate::why::openmp(search)]))
+        }
+    }
+
+    const APPLE: &str = "aarch64-apple-darwin";
+
+    #[test]
+    fn torch_comes_before_homebrew_and_the_wrong_processor_does_not_count() {
+        let mac = Mac::new();
+        mac.library("x86_64-apple-macos14.0", "torch/lib/libomp.dylib", "/opt/omp/libomp.dylib");
+        mac.library(MAC, "torch/.dylibs/libomp.dylib", "@rpath/libomp.dylib");
+        mac.library(MAC, "brew/opt/libomp/lib/libomp.dylib", "/opt/homebrew/lib/libomp.dylib");
+        let search = mac.find(&Openmp::Auto, APPLE);
+        insta::assert_snapshot!("openmp_auto", mac.told(&search));
+        assert_eq!(search.rpaths(), [mac.lab.at("torch/.dylibs").display().to_string()]);
+        assert_eq!(search.clash, None);
+        let intel = mac.find(&Openmp::Auto, "x86_64-apple-darwin");
+        assert_eq!(intel.chosen().unwrap().path, mac.lab.at("torch/lib/libomp.dylib"));
+    }
+
+    #[test]
+    fn another_copy_than_torchs_is_taken_with_a_warning() {
+        let mac = Mac::new();
+        mac.library(MAC, "torch/lib/libomp.dylib", "@rpath/libomp.dylib");
+        mac.library(MAC, "intel-brew/opt/libomp/lib/libomp.dylib", "/usr/local/lib/libomp.dylib");
+        let search = mac.find(&Openmp::Homebrew, APPLE);
+        assert_eq!(search.chosen().unwrap().source, Source::Homebrew);
+        let clash = mac.lab.shown(search.clash.as_deref().unwrap());
+        assert!(clash.contains("LAB/torch/lib/libomp.dylib and LAB/intel-brew/"), "{clash}");
+        assert!(mac.told(&search).contains("  but beware: a process with this torch"));
+        let named = Openmp::Path(mac.lab.at("torch/lib/libomp.dylib"));
+        let search = mac.find(&named, APPLE);
+        assert_eq!((search.chosen().unwrap().source, &search.clash), (Source::Preset, &None));
+    }
+
+    #[test]
+    fn where_there_is_none_it_is_said() {
+        let mac = Mac::new();
+        std::fs::write(mac.lab.at("torch/lib/libomp.dylib"), "cut off").unwrap();
+        let search = mac.find(&Openmp::Auto, APPLE);
+        assert_eq!((search.chosen(), search.rpaths()), (None, Vec::new()));
+        assert!(search.candidates[0].refused.is_some(), "{search:?}");
+        assert!(search.reason.contains("there is none for aarch64-apple-darwin"), "{search:?}");
+        let off = mac.find(&Openmp::Off, APPLE);
+        assert_eq!((off.chosen(), off.reason.as_str()), (None, "the preset wants none"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn wheels_hashes_and_the_compilers_own_are_found_on_linux() {
+        let lab = Lab::new();
+        std::fs::create_dir_all(lab.at("torch/lib")).unwrap();
+        let args = ["-shared", "-Wl,-soname,libgomp-a34b3233.so.1"];
+        lab.native("torch.libs/libgomp-a34b3233.so.1", OPENMP, &args);
+        lab.native("compiler/libgomp.so.1", OPENMP, &["-shared", "-Wl,-soname,libgomp.so.1"]);
+        let compiler = lab.at("c++");
+        let found = lab.at("compiler/libgomp.so.1");
+        let script = format!(
+            "#!/bin/sh\ncase $1 in *libgomp.so.1) echo {};; *) echo \"${{1#*=}}\";; esac\n",
+            found.display()
+        );
+        std::fs::write(&compiler, script).unwrap();
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let target = Target::parse(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+        let (target, torch) = (target.unwrap(), Torch::at(&lab.at("torch")).unwrap());
+        let mut places = Places {
+            target: &target,
+            torch: Some(&torch),
+            homebrew: Vec::new(),
+            compiler: Some(&compiler),
+            system: Vec::new(),
+        };
+        let search = find(&places, &Openmp::Auto);
+        let chosen = search.chosen().unwrap();
+        assert_eq!((chosen.source, chosen.flavour), (Source::Torch, Flavour::Gnu));
+        assert_eq!(chosen.install_name.as_deref(), Some("libgomp-a34b3233.so.1"));
+        places.torch = None;
+        let search = find(&places, &Openmp::Auto);
+        assert_eq!(search.chosen().unwrap().path, found);
+        assert_eq!(search.chosen().unwrap().source, Source::Compiler);
+        assert!(find(&places, &Openmp::Torch).reason.contains("but there is no torch"));
+    }
 }

@@ -60,6 +60,9 @@ pub fn edits(image: &Image, has: &dyn Fn(&str) -> bool, rpaths: &[String]) -> Ed
 pub fn repair(path: &Path, rpaths: &[String]) -> Result<Vec<String>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let context = || format!("cannot repair {}", path.display());
+    if !is_macho(&bytes) {
+        return Ok(Vec::new());
+    }
     let contents = Contents::read(&bytes).with_context(context)?;
     let has = |file: &str| path.with_file_name(file).is_file();
     let mut wanted = Edits { identifier: identifier(path), ..Edits::default() };
@@ -86,6 +89,12 @@ pub fn repair(path: &Path, rpaths: &[String]) -> Result<Vec<String>> {
     }
     macho::replace(path, &new)?;
     Ok(done)
+}
+
+fn is_macho(bytes: &[u8]) -> bool {
+    use object::FileKind::{MachO32, MachO64, MachOFat32, MachOFat64};
+    let kind = object::FileKind::parse(bytes);
+    matches!(kind, Ok(MachO32 | MachO64 | MachOFat32 | MachOFat64))
 }
 
 fn macho_edited(bytes: &[u8], edits: &Edits, sign: bool) -> Result<Option<Vec<u8>>> {
