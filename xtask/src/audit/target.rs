@@ -16,6 +16,14 @@ pub struct Target {
 }
 
 impl Target {
+    /// The machine that this program runs on.
+    pub fn of_this_machine() -> Self {
+        let (processor, system) = (std::env::consts::ARCH, std::env::consts::OS);
+        let system = if system == "macos" { "apple-darwin" } else { "unknown-linux-gnu" };
+        let triple = format!("{processor}-{system}");
+        Self::parse(&triple).expect("both systems are known")
+    }
+
     /// Reads a triple, as `aarch64-apple-darwin`.
     ///
     /// # Errors
