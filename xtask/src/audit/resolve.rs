@@ -259,6 +259,10 @@ impl<'a> Resolver<'a> {
         let places: Vec<_> = places.iter().filter(|place| seen.insert(*place)).collect();
         for place in &places {
             let Ok(file) = place.canonicalize() else { continue };
+            // What a damaged file names may be a device, which has no end.
+            if !file.is_file() {
+                continue;
+            }
             let Ok(images) = self.images(&file) else { continue };
             if images.iter().any(|image| fits(image, like)) {
                 return Found::File(file);

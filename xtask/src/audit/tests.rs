@@ -388,6 +388,42 @@ fn a_model_that_calls_what_nobody_has_is_caught() {
 }
 
 #[test]
+fn a_model_for_macs_is_held_against_the_c_abi() {
+    let lab = Lab::new();
+    let name = "-Wl,-install_name,/opt/llvm-openmp/lib/libomp.dylib";
+    lab.apple(MAC, "libomp.dylib", OPENMP, &["-dynamiclib", name]);
+    let exports = [
+        "AOTInductorModelContainerCreateWithDevice",
+        "AOTInductorModelContainerDelete",
+        "AOTInductorModelContainerRunSingleThreaded",
+    ];
+    let calls = ["aoti_torch_mps_mm_out", "aoti_torch_cuda_nothing", "elsewhere"];
+    let source: String = calls.iter().map(|f| format!("extern \"C\" void {f}();")).collect();
+    let body: String = calls.iter().map(|f| format!("{f}();")).collect();
+    let define = |name: &&str| format!("extern \"C\" void {name}() {{ {body} }}\n");
+    let source = source + &exports.iter().map(define).collect::<String>();
+    let openmp = "-Wl,-needed_library,{}/libomp.dylib";
+    let args = ["-Wl,-undefined,dynamic_lookup", openmp, "-Wl,-headerpad,200"];
+    let model = lab.dylib("model.dylib", &source, &args);
+    let report = plain(&[&model]);
+    assert_eq!(errors(&report), ["absolute-path", "undefined-symbol"]);
+    let table = report::table(&report, true);
+    assert!(table.contains("nobody provides aoti_torch_cuda_nothing (not known"), "{table}");
+    assert!(table.contains("1 symbols are left to libraries"), "{table}");
+    assert!(table.contains("elsewhere"), "another library of the process may have it: {table}");
+}
+
+#[test]
+fn a_device_is_no_library() {
+    let lab = Lab::new();
+    let args = ["-dynamiclib", "-Wl,-install_name,/dev/zero"];
+    lab.apple(MAC, "libdep.dylib", "extern \"C\" void f() {}", &args);
+    let uses = "extern \"C\" void f(); extern \"C\" void g() { f(); }";
+    let user = lab.dylib("libuser.dylib", uses, &["{}/libdep.dylib"]);
+    assert_eq!(errors(&plain(&[&user])), ["absolute-path"]);
+}
+
+#[test]
 fn damaged_files_give_findings() {
     let lab = Lab::new();
     let mut samples: Vec<(&str, Vec<u8>)> =
