@@ -140,7 +140,7 @@ fn read_dynamic<E: FileHeader<Endian = Endianness>>(
             elf::DT_RPATH => rpaths.push(text(entry)?),
             elf::DT_RUNPATH => runpaths.push(text(entry)?),
             elf::DT_TEXTREL => image.text_relocations = true,
-            elf::DT_FLAGS if entry.val & u64::from(elf::DF_TEXTREL.0) != 0 => {
+            elf::DT_FLAGS if entry.val & elf::DF_TEXTREL.0 != 0 => {
                 image.text_relocations = true;
             }
             _ => {}

@@ -30,8 +30,8 @@ fn parts<'a, A: FatArch>(bytes: &'a [u8], arches: &[A]) -> Result<Vec<Part<'a>>>
     let part = |arch: &A| {
         ensure!(arch.align() < 32, "a part of the fat file has an impossible alignment");
         Ok(Part {
-            kind: arch.cputype().0 as u32,
-            variant: arch.cpusubtype().0 as u32,
+            kind: arch.cputype().0,
+            variant: arch.cpusubtype().0,
             align: arch.align(),
             bytes: arch.data(bytes)?,
         })

@@ -35,7 +35,7 @@ pub(super) fn ad_hoc(bytes: &mut Vec<u8>, identifier: &str) -> Result<()> {
     let mut commands = Commands::read(bytes)?;
     let signed = commands.list.iter().any(|c| Commands::kind(c) == macho::LC_CODE_SIGNATURE);
     if !signed {
-        if word(bytes, 4)? != macho::CPU_TYPE_ARM64.0 as u32 {
+        if word(bytes, 4)? != macho::CPU_TYPE_ARM64.0 {
             return Ok(());
         }
         let mut command = vec![0; 16];
@@ -103,7 +103,7 @@ fn directory_size(limit: usize, identifier: &str) -> usize {
 fn signature(code: &[u8], identifier: &str, text: (u64, u64), program: bool) -> Vec<u8> {
     let directory = directory_size(code.len(), identifier);
     let flags = macho::CS_ADHOC | macho::CS_LINKER_SIGNED;
-    let program = if program { macho::CS_EXECSEG_MAIN_BINARY.0 as u64 } else { 0 };
+    let program = if program { macho::CS_EXECSEG_MAIN_BINARY.0 } else { 0 };
     let mut out = Vec::new();
     let mut words = |words: &[u32]| out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
     words(&[macho::CSMAGIC_EMBEDDED_SIGNATURE, (BLOBS + directory) as u32, 1]);
