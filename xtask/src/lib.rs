@@ -12,6 +12,7 @@ pub mod apple_sdk;
 pub mod audit;
 pub mod cmake;
 pub mod commands;
+pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
 pub mod linkage;
@@ -47,6 +48,10 @@ pub struct Cli {
 enum Command {
     /// Build a preset into target/stage
     Build(commands::build::Build),
+    /// Build what is missing, then put the result into a prefix
+    Install(commands::install::Install),
+    /// Remove what builds have left
+    Clean(commands::clean::Clean),
     /// Build what is missing, then run a model: `etmetal run ARGS`
     Run(commands::run::Run),
     /// Build what is missing, run every lint and test, and count
@@ -71,6 +76,8 @@ impl Cli {
         let good = |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         match self.command {
             Command::Build(build) => build.run().map(done),
+            Command::Install(install) => install.run().map(done),
+            Command::Clean(clean) => clean.run().map(done),
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),

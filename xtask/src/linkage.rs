@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::audit::image::{Format, OsVersion};
 use crate::audit::shim;
 use crate::audit::target::Target;
+use crate::preset::Preset;
 use crate::preset::link::Link;
 
 /// A framework that the delegate uses, with the systems that brought it.
@@ -49,7 +50,16 @@ pub struct Linkage<'a> {
     pub rpaths: &'a [String],
 }
 
-impl Linkage<'_> {
+impl<'a> Linkage<'a> {
+    /// As `preset` wants it.
+    pub fn new(target: &'a Target, preset: &'a Preset, rpaths: &'a [String]) -> Self {
+        let oldest = preset.toolchain.deployment_target.as_ref();
+        let deployment_target = oldest.and_then(|oldest| OsVersion::parse(&oldest.value));
+        // Only Apple systems are promised by that.
+        let deployment_target = deployment_target.filter(|_| target.format == Format::MachO);
+        Self { target, deployment_target, link: &preset.link, rpaths }
+    }
+
     fn apple(&self) -> bool {
         self.target.format == Format::MachO
     }

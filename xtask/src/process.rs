@@ -164,11 +164,6 @@ pub fn quote(text: &OsStr) -> String {
     shlex::try_quote(&text).map_or_else(|_| text.clone(), std::borrow::Cow::into_owned)
 }
 
-/// The program that runs: what is a step of its own is run as one.
-pub fn this_program() -> PathBuf {
-    std::env::current_exe().unwrap_or_else(|_| PathBuf::from("xtask"))
-}
-
 /// How a program ended, in words.
 pub fn status(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;

@@ -6,6 +6,7 @@ use crate::environment::Environment;
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::steps::{Action, Input, Step};
+use crate::toolchain::launcher::knows_rustc;
 use crate::toolchain::rust::Rust;
 use crate::workspace::{Workspace, cargo};
 
@@ -75,11 +76,20 @@ pub struct RustBuild<'a> {
     pub rust: &'a Rust,
     /// The environment.
     pub environment: &'a Environment,
+    /// The program that compilers are started with.
+    pub launcher: Option<&'a Path>,
 }
 
 impl RustBuild<'_> {
     fn folder(&self) -> PathBuf {
-        self.workspace.target.join(self.preset.build.cargo_folder())
+        let target = &self.workspace.target;
+        let target =
+            if self.is_cross() { target.join(&self.preset.target) } else { target.clone() };
+        target.join(self.preset.build.cargo_folder())
+    }
+
+    fn is_cross(&self) -> bool {
+        self.preset.target != self.rust.host
     }
 
     /// `libetmetal.a`.
@@ -94,7 +104,11 @@ impl RustBuild<'_> {
 
     /// The key of [`RustBuild::step`]: presets that share a profile share what cargo makes.
     pub fn key(&self) -> String {
-        format!("rust-{}", self.preset.build.cargo_folder())
+        let profile = self.preset.build.cargo_folder();
+        match self.is_cross() {
+            true => format!("rust-{profile}-{}", self.preset.target),
+            false => format!("rust-{profile}"),
+        }
     }
 
     /// Makes both in one go, so that the crate is compiled once.
@@ -110,10 +124,19 @@ impl RustBuild<'_> {
             key: self.key(),
             inputs,
             actions: vec![Action::Run(self.cargo_build())],
-            outputs: vec![self.library(), self.program()],
+            outputs: vec![self.library().into(), self.program().into()],
             hint: "see the compiler's messages in the log, or run the command above by hand"
                 .to_owned(),
         }
+    }
+
+    /// The oldest Apple system to run on, as rustc reads it.
+    fn deployment_target(&self) -> Option<(&'static str, &str)> {
+        let (_, system) = self.preset.target.split_once("-apple-")?;
+        let version = self.preset.toolchain.deployment_target.as_ref()?;
+        let is_ios = system.starts_with("ios");
+        let name = if is_ios { "IPHONEOS_DEPLOYMENT_TARGET" } else { "MACOSX_DEPLOYMENT_TARGET" };
+        Some((name, &version.value))
     }
 
     fn cargo_build(&self) -> Invocation {
@@ -125,6 +148,17 @@ impl RustBuild<'_> {
             profile => invocation.args(["build", "--profile", profile]),
         };
         invocation = invocation.args(["-p", "etmetal", "-p", "etmetal-cli"]);
+        if self.is_cross() {
+            invocation = invocation.arg("--target").arg(&self.preset.target);
+        }
+        if let Some(launcher) = self.launcher.filter(|launcher| knows_rustc(launcher))
+            && self.environment.get("RUSTC_WRAPPER").is_none()
+        {
+            invocation = invocation.env("RUSTC_WRAPPER", launcher);
+        }
+        if let Some((name, version)) = self.deployment_target() {
+            invocation = invocation.env(name, version);
+        }
         if features.is_empty() {
             return invocation;
         }

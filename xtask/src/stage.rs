@@ -10,33 +10,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
-
-use crate::audit::contents;
+use crate::audit::stage::StageAudit;
 use crate::cmake::CmakeBuild;
-use crate::process::{Invocation, this_program};
+use crate::rust_build::cargo_home;
 use crate::steps::{Action, Input, Step};
 use crate::toolchain::msl::MslCompiler;
-
-/// The programs and libraries in a stage, by name.
-///
-/// # Errors
-/// A folder cannot be read.
-pub fn binaries(stage: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for folder in ["bin", "lib"].map(|name| stage.join(name)).into_iter().filter(|f| f.is_dir()) {
-        let context = || format!("cannot read {}", folder.display());
-        for entry in std::fs::read_dir(&folder).with_context(context)? {
-            let path = entry.with_context(context)?.path();
-            // Links name files that are here too.
-            if path.is_file() && !path.is_symlink() && contents::is_binary(&path) {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
-}
 
 /// A stage by its folder.
 #[derive(Debug, Clone)]
@@ -71,21 +49,21 @@ impl Stage {
         self.root.join("lib/etmetal/msl-compiler")
     }
 
-    /// Audits the stage, and repairs what names places of this machine, before it is put in place:
-    /// a build whose libraries will not load fails.
-    fn audit(&self, build: &CmakeBuild<'_>) -> Invocation {
-        let workspace = build.rust.workspace;
-        let record = workspace.audit_record(&build.rust.preset.identity.name, build.triple);
-        let mut audit = Invocation::new(this_program())
-            .args(["audit", "--fix", "--quiet", "--target", build.triple, "--stage"])
-            .arg(&self.root)
-            .arg("--record")
-            .arg(record);
-        if let Some(oldest) = build.linkage.deployment_target {
-            audit = audit.arg("--minimum-os").arg(oldest.to_string());
+    /// What is expected of the stage before it is put in place.
+    fn audit(&self, build: &CmakeBuild<'_>) -> StageAudit {
+        let (rust, linkage) = (build.rust, build.linkage);
+        let name = &rust.preset.identity.name;
+        StageAudit {
+            stage: self.root.clone(),
+            target: linkage.target.clone(),
+            minimum_os: linkage.deployment_target,
+            rpaths: linkage.link.rpaths.iter().chain(linkage.rpaths).cloned().collect(),
+            private_folders: [Some(rust.workspace.root.clone()), cargo_home(rust.environment)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            record: rust.workspace.audit_record(name, &linkage.target.triple),
         }
-        let meant = build.linkage.link.rpaths.iter().chain(build.linkage.rpaths);
-        meant.fold(audit, |audit, rpath| audit.arg("--allow-rpath").arg(rpath))
     }
 
     fn beside(&self, suffix: &str) -> PathBuf {
@@ -94,31 +72,53 @@ impl Stage {
         self.root.with_file_name(name)
     }
 
+    /// Puts the stage into `prefix`.
+    pub fn install_step(&self, build: &CmakeBuild<'_>, prefix: &Path) -> Step {
+        Step {
+            name: "Installation",
+            key: build.key("install"),
+            inputs: vec![Input::Step(build.key("stage"))],
+            actions: vec![Action::Install(self.root.clone(), prefix.to_owned())],
+            outputs: vec![prefix.join(crate::steps::install::LIST).into()],
+            hint: format!("check that {} may be written", prefix.display()),
+        }
+    }
+
     /// Fills a new folder beside the stage and then puts it in the stage's place, so that a
     /// build that fails leaves the stage as it was.
-    pub fn step(&self, build: &CmakeBuild<'_>, msl: &MslCompiler) -> Step {
+    ///
+    /// `msl` is what compiles shaders; nothing for a build of ExecuTorch without this project's
+    /// delegate, whose stage holds what ExecuTorch installs.
+    pub fn step(&self, build: &CmakeBuild<'_>, msl: Option<&MslCompiler>) -> Step {
         let new = Stage::new(self.beside(".new"));
         let audit = new.audit(build);
         let install = build.cmake().arg("--install").arg(build.folder()).arg("--prefix");
-        Step {
-            name: "Stage",
-            key: format!("stage-{}-{}", build.rust.preset.identity.name, build.triple),
-            inputs: vec![Input::Step(build.compile_key()), Input::Step(build.rust.key())],
-            actions: vec![
-                Action::Remove(new.root.clone()),
-                Action::Run(install.arg(&new.root)),
+        let mut inputs = vec![Input::Step(build.compile_key())];
+        let mut actions =
+            vec![Action::Remove(new.root.clone()), Action::Run(install.arg(&new.root))];
+        let mut outputs = vec![self.root.clone()];
+        if let Some(msl) = msl {
+            inputs.push(Input::Step(build.rust.key()));
+            actions.extend([
                 Action::MakeFolder(new.root.join("bin")),
                 Action::Copy(build.rust.program(), new.program()),
                 Action::MakeFolder(new.root.join("lib/etmetal")),
                 Action::Write(new.msl_compiler(), msl.file_text()),
-                Action::Run(audit),
-                Action::Replace {
-                    from: new.root,
-                    to: self.root.clone(),
-                    parked: self.beside(".old"),
-                },
-            ],
-            outputs: vec![self.program(), self.library(), self.msl_compiler()],
+            ]);
+            outputs = vec![self.program(), self.library(), self.msl_compiler()];
+        }
+        actions.push(Action::Audit(audit));
+        actions.push(Action::Replace {
+            from: new.root,
+            to: self.root.clone(),
+            parked: self.beside(".old"),
+        });
+        Step {
+            name: "Stage",
+            key: build.key("stage"),
+            inputs,
+            actions,
+            outputs: outputs.into_iter().map(Into::into).collect(),
             hint: "see the log; the previous stage, if there was one, is still in place".to_owned(),
         }
     }

@@ -17,7 +17,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// The working copy that this program was built from, with the target folder that cargo
-    /// uses for it (`CARGO_TARGET_DIR` and cargo's configuration included).
+    /// uses for it: the one that this program lies in, which is faster to see than to ask for.
     ///
     /// # Errors
     /// The sources have moved, or cargo does not answer.
@@ -25,16 +25,9 @@ impl Workspace {
         let here = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = here.parent().context("xtask is not inside the repository")?.to_owned();
-        let metadata = cargo(&root)
-            .args(["metadata", "--no-deps", "--format-version=1"])
-            .read()
-            .with_context(|| format!("cannot ask cargo about {}", root.display()))?;
-        let metadata: serde_json::Value =
-            serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
-        let target = metadata["target_directory"]
-            .as_str()
-            .context("cargo metadata names no target_directory")?;
-        Ok(Self { root, target: PathBuf::from(target) })
+        let own = std::env::current_exe().ok().and_then(|program| target_of(&program));
+        let target = own.map_or_else(|| ask_cargo(&root), Ok)?;
+        Ok(Self { root, target })
     }
 
     /// What the orchestrator keeps for itself: stamps, logs, the build lock.
@@ -50,6 +43,16 @@ impl Workspace {
     /// The Python environment with the ExecuTorch SDK.
     pub fn venv(&self) -> PathBuf {
         self.target.join("venv")
+    }
+
+    /// Where ExecuTorch's sources are fetched to.
+    pub fn executorch(&self) -> PathBuf {
+        self.target.join("executorch")
+    }
+
+    /// How the sources of the last build were compiled, for editors (`.clangd` names the folder).
+    pub fn compile_commands(&self) -> PathBuf {
+        self.target.join("compile_commands.json")
     }
 
     /// CMake's build folder.
@@ -68,8 +71,42 @@ impl Workspace {
     }
 }
 
+/// The target folder that holds `program`, by the tag that cargo leaves in it.
+fn target_of(program: &Path) -> Option<PathBuf> {
+    let tagged = |folder: &&Path| {
+        let tag = std::fs::read_to_string(folder.join("CACHEDIR.TAG"));
+        tag.is_ok_and(|text| text.contains("created by cargo"))
+    };
+    program.ancestors().skip(1).find(tagged).map(Path::to_owned)
+}
+
+fn ask_cargo(root: &Path) -> Result<PathBuf> {
+    let metadata = cargo(root)
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .read()
+        .with_context(|| format!("cannot ask cargo about {}", root.display()))?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
+    let target = metadata["target_directory"].as_str();
+    target.map(PathBuf::from).context("cargo metadata names no target_directory")
+}
+
 /// The cargo that runs this program, in `folder`.
 pub fn cargo(folder: &Path) -> Invocation {
     let program = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     Invocation::new(program).cwd(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_folder_is_the_one_that_holds_this_program() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let found = target_of(&std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(found.canonicalize().unwrap(), ask_cargo(root).unwrap().canonicalize().unwrap());
+        assert_eq!(Workspace::find().unwrap().target, found);
+        assert_eq!(target_of(Path::new("/bin/sh")), None);
+    }
 }

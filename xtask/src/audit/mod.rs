@@ -17,6 +17,7 @@ pub mod rules;
 pub mod sarif;
 pub mod shim;
 pub mod signature;
+pub mod stage;
 pub mod target;
 
 use std::path::{Path, PathBuf};

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::audit::image::OsVersion;
 use crate::audit::machine::Machine;
+use crate::audit::stage::{binaries, write};
 use crate::audit::target::Target;
 use crate::audit::{Expectation, Exports, Report, audit, report, sarif};
 use crate::environment::Environment;
 use crate::openmp::repair;
 use crate::rust_build::cargo_home;
-use crate::stage;
 use crate::workspace::Workspace;
 
 /// `cargo xtask audit`.
@@ -73,7 +73,7 @@ impl Audit {
     pub fn run(&self) -> Result<bool> {
         let mut files = self.files.clone();
         if let Some(folder) = &self.stage {
-            let found = stage::binaries(folder)?;
+            let found = binaries(folder)?;
             ensure!(!found.is_empty(), "there is nothing to audit in {}", folder.display());
             files.extend(found);
         }
@@ -110,18 +110,11 @@ impl Audit {
     }
 
     fn write(&self, report: &Report) -> Result<()> {
-        let write = |path: &PathBuf, text: String| {
-            let context = || format!("cannot write {}", path.display());
-            if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder).with_context(context)?;
-            }
-            std::fs::write(path, text).with_context(context)
-        };
         if let Some(path) = &self.sarif {
-            write(path, sarif::sarif(report)?)?;
+            write(path, &sarif::sarif(report)?)?;
         }
         if let Some(path) = &self.record {
-            write(path, report::json(report)?)?;
+            write(path, &report::json(report)?)?;
         }
         Ok(())
     }

@@ -27,7 +27,8 @@ impl Bench {
     /// # Errors
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
-        let built = build(&self.selection, Extras { bench: true }, false)?;
+        let built = build(&self.selection, Extras { bench: true, ..Extras::default() }, false)?;
+        built.require_etmetal()?;
         let program = staged_cargo(&built.workspace, &Environment::current())
             .args(["run", "--release", "-p", "etmetal-tests", "--bin", "bench", "--"])
             .args(["--suite", &self.suite])

@@ -4,22 +4,24 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::audit::image::OsVersion;
 use crate::audit::target::Target;
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
-use crate::executorch;
+use crate::executorch::{Executorch, Sdk, Tree, tree};
 use crate::linkage::Linkage;
 use crate::openmp::{self, find::Search};
-use crate::preset::{Folder, Preset};
+use crate::preset::backend::Metal;
+use crate::preset::{Folder, Preset, Sourced};
+use crate::process::Invocation;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, cxx};
+use crate::toolchain::{Installer, Memory, cxx, launcher};
+use crate::torch::Torch;
 use crate::venv::{Lock, Venv, python};
 use crate::why::{self, Decision, Record};
 use crate::workspace::Workspace;
@@ -72,10 +74,12 @@ impl Build {
 }
 
 /// What a command needs besides the stage.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
+    /// A prefix to install the stage into.
+    pub install: Option<PathBuf>,
 }
 
 /// What came of a build.
@@ -91,9 +95,27 @@ pub struct Built {
     pub python: PathBuf,
     /// Whether any step ran.
     pub anything_done: bool,
+    /// Who provides the Metal backend.
+    pub metal: Sourced<Metal>,
+    /// What runs ExecuTorch's own tests, where the preset builds them (`BUILD_TESTS`).
+    pub ctest: Option<Invocation>,
 }
 
 impl Built {
+    /// Checks that the stage holds `etmetal` and libetmetal.
+    ///
+    /// # Errors
+    /// The preset builds ExecuTorch without them.
+    pub fn require_etmetal(&self) -> Result<()> {
+        ensure!(
+            self.metal.value == Metal::Etmetal,
+            "{}: this preset builds ExecuTorch without etmetal (`backend.metal`), and that is what \
+             this command runs",
+            self.metal.origin
+        );
+        Ok(())
+    }
+
     /// `PATH` with the build tools of the Python environment in front.
     pub fn path(&self) -> OsString {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -111,7 +133,8 @@ impl Built {
 pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built> {
     let workspace = Workspace::find()?;
     let environment = Environment::current();
-    let rust = Rust::find(&workspace)?;
+    let tools = Memory::load(workspace.state().join("tools.json"));
+    let rust = Rust::find(&workspace, &tools)?;
     let preset = Preset::resolve(
         &Folder::new(&workspace.root),
         &selection.preset,
@@ -123,20 +146,22 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
     let cxx = cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?;
-    let target = Target::parse(&rust.host).map_err(anyhow::Error::msg)?;
+    let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
     let apple = target.platform.is_some();
     let facts = Facts {
         environment: environment.clone(),
         openmp: apple.then(|| openmp::find::search(&environment, &target, &cxx, &preset.link)),
         cxx,
         target,
-        clang: msl::find_clang(&environment)?.map(MslCompiler::Clang),
+        launcher: launcher::find(&environment, preset.toolchain.launcher.as_ref())?,
+        torch_python: torch_python(&environment, &preset),
+        clang: msl::find_clang(&environment, &tools)?.map(MslCompiler::Clang),
         venv: Venv::new(&workspace, python.clone()),
         workspace,
         rust,
         preset,
     };
-    let plan = plan(&facts, extras)?;
+    let plan = plan(&facts, &extras)?;
     let options = Options { dry_run: selection.dry_run, verbose: selection.verbose, force };
     let state = facts.workspace.state();
     let _lock = match selection.dry_run {
@@ -150,6 +175,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     }
     if !selection.dry_run {
         record(&facts, anything_done)?;
+        tools.store()?;
     }
     Ok(Built {
         stage: plan.stage,
@@ -157,6 +183,8 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         rust: facts.rust,
         workspace: facts.workspace,
         anything_done,
+        ctest: plan.ctest,
+        metal: facts.preset.backend.metal,
     })
 }
 
@@ -235,6 +263,9 @@ struct Facts {
     target: Target,
     /// The OpenMP that models find: on Apple systems they look where libetmetal looks.
     openmp: Option<Search>,
+    launcher: Option<PathBuf>,
+    /// The Python of the PyTorch in use, for ExecuTorch from source.
+    torch_python: Option<PathBuf>,
     /// The machine's clang; zig's is provided where there is none.
     clang: Option<MslCompiler>,
 }
@@ -242,21 +273,29 @@ struct Facts {
 struct Plan {
     steps: Vec<Step>,
     stage: Stage,
+    ctest: Option<Invocation>,
 }
 
-fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
+fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     let lock = |name| Lock::load(&facts.workspace, name);
     let sdk_lock = lock("sdk")?;
-    let sdk = executorch::provide(&facts.preset, &facts.venv, &sdk_lock)?;
-    let tools = ["cmake", "ninja"].map(|name| facts.venv.program(name));
-    let mut steps = vec![facts.venv.make_step(&sdk_lock, [sdk.files(), tools.to_vec()].concat())];
+    let executorch = Executorch::new(&facts.preset, &facts.workspace, &facts.venv, &sdk_lock)?;
+    let mut needed = ["cmake", "ninja"].map(|name| facts.venv.program(name)).to_vec();
+    needed.extend(Sdk::at(&facts.venv).files());
+    let mut steps = vec![facts.venv.make_step(&sdk_lock, needed)];
+    if let Executorch::Tree(tree) = &executorch {
+        check_torch(facts)?;
+        steps.extend(tree.fetch_step());
+    }
+    let has_etmetal = facts.preset.backend.metal.value == Metal::Etmetal;
     let msl = match &facts.clang {
-        Some(clang) => clang.clone(),
+        _ if !has_etmetal => None,
+        Some(clang) => Some(clang.clone()),
         None => {
             let zig = facts.venv.site_packages().join("ziglang/zig");
             let name = "zig, for its clang (this machine has none that is 15 or newer)";
             steps.push(facts.venv.add_step(name, &lock("zig")?, vec![zig.clone()]));
-            MslCompiler::Zig(zig)
+            Some(MslCompiler::Zig(zig))
         }
     };
     if extras.bench {
@@ -268,32 +307,57 @@ fn plan(facts: &Facts, extras: Extras) -> Result<Plan> {
         preset: &facts.preset,
         rust: &facts.rust,
         environment: &facts.environment,
+        launcher: facts.launcher.as_deref(),
     };
-    let deployment_target = facts.preset.toolchain.deployment_target.as_ref();
     let openmp_rpaths = facts.openmp.as_ref().map(Search::rpaths).unwrap_or_default();
-    let linkage = Linkage {
-        target: &facts.target,
-        deployment_target: deployment_target.and_then(|oldest| OsVersion::parse(&oldest.value)),
-        link: &facts.preset.link,
-        rpaths: &openmp_rpaths,
-    };
+    let linkage = Linkage::new(&facts.target, &facts.preset, &openmp_rpaths);
     let cmake = CmakeBuild {
         linkage: &linkage,
         rust: &rust,
         venv: &facts.venv,
-        sdk: &sdk,
+        executorch: &executorch,
         cxx: &facts.cxx,
-        triple: &facts.rust.host,
+        launcher: facts.launcher.as_deref(),
+        torch_python: facts.torch_python.as_deref(),
     };
     cmake.check()?;
     let stage = Stage::new(cmake.stage());
-    steps.extend([
-        rust.step(),
-        cmake.configure_step(),
-        cmake.compile_step(),
-        stage.step(&cmake, &msl),
-    ]);
-    Ok(Plan { steps, stage })
+    steps.extend(has_etmetal.then(|| rust.step()));
+    let msl = msl.as_ref();
+    steps.extend([cmake.configure_step()?, cmake.compile_step(), stage.step(&cmake, msl)]);
+    let prefix = extras.install.as_ref();
+    steps.extend(prefix.map(|prefix| stage.install_step(&cmake, prefix)));
+    let ctest = tree::has_tests(&facts.preset).then(|| {
+        facts.venv.run("ctest").args(["--output-on-failure", "--test-dir"]).arg(cmake.folder())
+    });
+    Ok(Plan { steps, stage, ctest })
+}
+
+/// The Python of the PyTorch in use, where ExecuTorch's own build may want it.
+fn torch_python(environment: &Environment, preset: &Preset) -> Option<PathBuf> {
+    if !tree::is_from_source(preset) {
+        return None;
+    }
+    let active = environment.get("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("bin/python"));
+    let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
+    Torch::of(&python).map(|_| python)
+}
+
+/// Refuses options that need PyTorch where there is none: CMake would find that out late.
+fn check_torch(facts: &Facts) -> Result<()> {
+    let Some(option) = Tree::needs_torch(&facts.preset) else { return Ok(()) };
+    if facts.torch_python.is_some() {
+        return Ok(());
+    }
+    let how = match facts.preset.executorch.options.get(option) {
+        Some(set) => format!("{}: `{option}` is on", set.origin),
+        None => format!("`{option}` is on (ExecuTorch's default, or for `backend.metal`)"),
+    };
+    bail!(
+        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found. Activate \
+         the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
+         `{option} = false` under [executorch.options]"
+    )
 }
 
 #[cfg(test)]
@@ -301,7 +365,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::process::this_program;
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
     use crate::venv::Python;
@@ -324,9 +387,12 @@ mod tests {
             let path = "/usr/bin/clang++-19".into();
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
+        let preset = Preset::resolve(&source, preset, "linux", triple, &defines).unwrap();
+        let launcher = preset.toolchain.launcher.as_ref();
+        let launcher = launcher.map(|set| format!("/usr/bin/{}", set.value).into());
         Facts {
             environment: Environment::default().with("HOME", "/home/me"),
-            preset: Preset::resolve(&source, preset, "linux", triple, &defines).unwrap(),
+            preset,
             rust: Rust {
                 version: Version(1, 95, 0),
                 verbose_version: "rustc 1.95.0".into(),
@@ -339,6 +405,8 @@ mod tests {
             cxx: "/usr/bin/c++".into(),
             target: Target::parse(triple).unwrap(),
             openmp: None,
+            launcher,
+            torch_python: None,
             workspace,
             clang,
         }
@@ -350,7 +418,7 @@ mod tests {
     }
 
     fn shown_of(folder: &tempfile::TempDir, facts: &Facts, extras: Extras) -> String {
-        let steps = plan(facts, extras).unwrap().steps;
+        let steps = plan(facts, &extras).unwrap().steps;
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let text: Vec<_> = steps
             .iter()
@@ -358,7 +426,6 @@ mod tests {
             .map(|(index, step)| render(index, steps.len(), step, Some("not made yet")))
             .collect();
         let text = text.join("\n").replace(&folder.path().display().to_string(), "ROOT");
-        let text = text.replace(&this_program().display().to_string(), "xtask");
         text.replace(&cargo, "cargo")
     }
 
@@ -375,7 +442,76 @@ mod tests {
             "link.flags=-fuse-ld=lld",
             "build.features=checked",
         ];
-        insta::assert_snapshot!(shown("metal-debug", &defines, false, Extras { bench: true }));
+        insta::assert_snapshot!(shown(
+            "metal-debug",
+            &defines,
+            false,
+            Extras { bench: true, ..Extras::default() }
+        ));
+    }
+
+    const SOURCE: [&str; 3] = [
+        "executorch.from=source",
+        "executorch.path=deps/executorch",
+        "executorch.options.BUILD_PORTABLE_OPS=OFF",
+    ];
+
+    /// A checkout at `deps/executorch` below `folder`.
+    fn checkout(folder: &Path, version: &str, submodules: &[&str]) {
+        let root = folder.join("deps/executorch");
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("CMakeLists.txt"), "").unwrap();
+        std::fs::write(root.join("version.txt"), version).unwrap();
+        let text: String =
+            submodules.iter().map(|path| format!("[submodule]\n\tpath = {path}\n")).collect();
+        std::fs::write(root.join(".gitmodules"), text).unwrap();
+    }
+
+    #[test]
+    fn the_plan_of_a_source_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        checkout(folder.path(), "1.5.0\n", &[]);
+        let mut defines = SOURCE.to_vec();
+        defines.extend(["executorch.options.LOG_LEVEL=Debug", "toolchain.launcher=sccache"]);
+        let facts = facts(folder.path(), "metal", &defines, true);
+        insta::assert_snapshot!(shown_of(&folder, &facts, Extras::default()));
+    }
+
+    #[test]
+    fn the_plan_of_a_git_revision_without_etmetal() {
+        let folder = tempfile::tempdir().unwrap();
+        let defines = [
+            "executorch.from=git",
+            "executorch.url=https://example.org/executorch.git",
+            "executorch.rev=release/1.5",
+            "executorch.options.BUILD_PORTABLE_OPS=OFF",
+            "backend.metal=off",
+        ];
+        let facts = facts(folder.path(), "metal", &defines, false);
+        insta::assert_snapshot!(shown_of(&folder, &facts, Extras::default()));
+    }
+
+    #[test]
+    fn a_source_tree_that_cannot_be_built_is_refused_at_once() {
+        let refused = |defines: &[&str], version: &str, submodules: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            checkout(folder.path(), version, submodules);
+            let defines: Vec<_> = SOURCE.iter().chain(defines).copied().collect();
+            let facts = facts(folder.path(), "metal", &defines, true);
+            let error = plan(&facts, &Extras::default()).err().unwrap();
+            format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
+        };
+        let submodules = ["third-party/json", "third-party/pybind11", "third-party/gflags"];
+        let options = ["executorch.options.BUILD_SHARED=OFF", "executorch.options.BUILD_METAL=0"];
+        let messages = [
+            refused(&[], "1.4.0", &submodules),
+            refused(&["executorch.path=gone"], "1.5.0", &[]),
+            refused(&["executorch.path=deps"], "1.5.0", &[]),
+            refused(&options, "1.5.0", &[]),
+            refused(&["backend.metal=upstream"], "1.5.0", &[]),
+            refused(&["executorch.options.BUILD_PYBIND=ON"], "1.5.0", &[]),
+        ];
+        insta::assert_snapshot!(messages.join("\n\n"));
     }
 
     #[test]
@@ -400,13 +536,14 @@ mod tests {
         let refused = |defines: &[&str], spoil: &dyn Fn()| {
             let facts = facts(folder.path(), "metal", defines, true);
             spoil();
-            let error = plan(&facts, Extras::default()).err().unwrap();
+            let error = plan(&facts, &Extras::default()).err().unwrap();
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let nothing = || {};
         let version = refused(&["executorch.version=1.4.0"], &nothing);
         insta::assert_snapshot!(version, @"-D executorch.version=1.4.0: the preset wants ExecuTorch 1.4.0, but ROOT/xtask/lock/requirements-sdk.txt pins 1.5.1: change one of them");
-        insta::assert_snapshot!(refused(&["executorch.from=git"], &nothing), @r#"-D executorch.from=git: `executorch.from = "git"` is not yet supported; use "sdk""#);
+        let off = refused(&["backend.metal=off"], &nothing);
+        insta::assert_snapshot!(off, @r#"-D backend.metal=off: `backend.metal` is not "etmetal", and the SDK (presets/base.toml:7:8) holds no other Metal backend: nothing is left to build. Build ExecuTorch from source, or set `backend.metal = "etmetal"`"#);
         let lists = folder.path().join("runtime/CMakeLists.txt");
         let missing = refused(&[], &|| std::fs::remove_file(&lists).unwrap());
         insta::assert_snapshot!(missing, @"ROOT/runtime/CMakeLists.txt is missing: is the working copy whole?");

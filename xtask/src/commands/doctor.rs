@@ -12,7 +12,7 @@ use crate::preset::Settings;
 use crate::preset::link::Link;
 use crate::toolchain::install::{Installer, Package};
 use crate::toolchain::rust::{self, Rust};
-use crate::toolchain::{Version, cross, cxx, msl};
+use crate::toolchain::{Memory, Version, cross, cxx, msl};
 use crate::venv::{Lock, Python};
 use crate::workspace::{Workspace, cargo};
 
@@ -143,7 +143,7 @@ fn program(check: Check, environment: &Environment, name: &str, fix: String) -> 
 
 fn rust_checks(workspace: &Workspace, environment: &Environment) -> Vec<Check> {
     let rustc = Check::new("rustc", "every build", true);
-    let mut checks = vec![match Rust::find(workspace) {
+    let mut checks = vec![match Rust::find(workspace, &Memory::default()) {
         Ok(rust) => rustc.found(rust.version, environment.which("rustc")),
         Err(error) => rustc.missing(error, "rustup toolchain install stable"),
     }];
@@ -221,7 +221,7 @@ fn msl_check(
     installer: Installer,
 ) -> Result<Check> {
     let check = Check::new("clang for Metal shaders", "models on the host device", true);
-    Ok(match msl::find_clang(environment) {
+    Ok(match msl::find_clang(environment, &Memory::default()) {
         Ok(Some(tool)) => check.found(tool.version, Some(tool.path)),
         Ok(None) => {
             let lock = Lock::load(workspace, "zig")?;

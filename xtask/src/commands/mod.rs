@@ -3,7 +3,9 @@
 pub mod audit;
 pub mod bench;
 pub mod build;
+pub mod clean;
 pub mod doctor;
+pub mod install;
 pub mod run;
 pub mod test;
 pub mod why;

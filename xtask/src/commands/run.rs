@@ -24,6 +24,7 @@ impl Run {
     /// The build failed or the program cannot be started.
     pub fn run(&self) -> Result<()> {
         let built = build(&self.selection, Extras::default(), false)?;
+        built.require_etmetal()?;
         let program =
             Invocation::new(built.stage.program()).arg("run").args(self.args.iter().cloned());
         if self.selection.dry_run {

@@ -38,7 +38,8 @@ impl Test {
     /// # Errors
     /// A tool cannot be started.
     pub fn run(&self) -> Result<bool> {
-        let built = match build(&self.selection, Extras::default(), false) {
+        let built = build(&self.selection, Extras::default(), false);
+        let built = match built.and_then(|built| built.require_etmetal().map(|()| built)) {
             Ok(built) => built,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -127,6 +128,9 @@ fn lints(built: &Built) -> Vec<Lint> {
     }
     let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
+    if let Some(ctest) = &built.ctest {
+        lints.push(Lint { name: "ExecuTorch's own tests", commands: vec![ctest.clone()] });
+    }
     lints
 }
 

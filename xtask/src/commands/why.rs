@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::toolchain::rust::Rust;
+use crate::audit::target::Target;
 use crate::why::{Decision, Record, text};
 use crate::workspace::Workspace;
 
@@ -38,7 +38,7 @@ impl Why {
             Some(preset) => {
                 let triple = match &self.target {
                     Some(triple) => triple.clone(),
-                    None => Rust::find(&workspace)?.host,
+                    None => Target::of_this_machine().triple,
                 };
                 Record::load(&Record::of(&state, preset, &triple))?
             }

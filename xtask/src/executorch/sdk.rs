@@ -32,7 +32,12 @@ impl Sdk {
                 lock.path.display()
             );
         }
-        Ok(Self { root: venv.site_packages().join("executorch") })
+        Ok(Self::at(venv))
+    }
+
+    /// Where the SDK lies in `venv`.
+    pub fn at(venv: &Venv) -> Self {
+        Self { root: venv.site_packages().join("executorch") }
     }
 
     /// Files of an installed SDK that a build cannot do without.

@@ -4,6 +4,7 @@
 //! does things: it compares each step's inputs with the [`stamp`] of its last success, runs
 //! what is out of date, and writes the new stamp. `--dry-run` shows the same data instead.
 
+pub mod install;
 pub mod lock;
 pub mod progress;
 pub mod runner;
@@ -12,4 +13,4 @@ pub mod step;
 
 pub use lock::BuildLock;
 pub use runner::{Options, Runner};
-pub use step::{Action, Input, Step};
+pub use step::{Action, Input, Output, Step};

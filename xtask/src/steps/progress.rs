@@ -55,20 +55,20 @@ impl Shown {
         }
     }
 
-    /// Ends with success.
-    pub fn done(self) {
-        self.end("done in");
+    /// Ends with success, and perhaps with a remark.
+    pub fn done(self, remark: Option<String>) {
+        self.end("done in", &remark.map_or(String::new(), |remark| format!("; {remark}")));
     }
 
     /// Ends with failure.
     pub fn failed(self) {
-        self.end("failed after");
+        self.end("failed after", "");
     }
 
-    fn end(self, how: &str) {
+    fn end(self, how: &str, remark: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        eprintln!("{} {how} {:.1} s", self.head, self.start.elapsed().as_secs_f64());
+        eprintln!("{} {how} {:.1} s{remark}", self.head, self.start.elapsed().as_secs_f64());
     }
 }

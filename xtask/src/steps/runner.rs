@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow};
 use super::progress::{Progress, Shown};
 use super::stamp::Stamp;
 use super::step::{Input, Step};
+use crate::diagnostics::{Reader, Summary};
 
 /// How to run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,8 +30,25 @@ pub struct Runner {
     options: Options,
 }
 
-/// Lines of a log that an error shows.
+/// Lines of a log that an error shows where no line of it is known to be the reason.
 const TAIL: usize = 25;
+
+/// What programs printed, as far as it is kept.
+#[derive(Debug, Default)]
+struct Output {
+    reader: Reader,
+    tail: VecDeque<String>,
+}
+
+impl Output {
+    fn line(&mut self, line: &str) {
+        self.reader.line(line);
+        self.tail.push_back(line.to_owned());
+        if self.tail.len() > TAIL {
+            self.tail.pop_front();
+        }
+    }
+}
 
 impl Runner {
     /// A runner that keeps stamps and logs in `state`; `root` is the repository.
@@ -52,11 +70,11 @@ impl Runner {
             let reason = self.reason(step, &now, &ran);
             if self.options.dry_run {
                 show(index, steps.len(), step, reason.as_deref());
-            } else if let Some(reason) = &reason {
-                let shown = progress.begin(index, step.name, reason);
-                self.perform(step, now, shown)?;
             }
-            if reason.is_some() {
+            let Some(reason) = reason else { continue };
+            if self.options.dry_run
+                || self.perform(step, now, progress.begin(index, step.name, &reason))?
+            {
                 ran.insert(&step.key);
             }
         }
@@ -73,41 +91,48 @@ impl Runner {
                 Input::Step(key) if ran.contains(key.as_str()) => {
                     Some(format!("{key} was made anew"))
                 }
+                Input::Tool(text) => Some((*text).to_owned()),
                 _ => None,
             })
         })
     }
 
-    fn perform(&self, step: &Step, now: Stamp, shown: Shown) -> Result<()> {
+    /// Does the step; false if it left everything as it was before.
+    fn perform(&self, step: &Step, now: Stamp, shown: Shown) -> Result<bool> {
         let log = self.state.join("logs").join(format!("{}.log", step.key));
         // Without the stamp an interrupted step counts as not made.
         let stamp = self.stamp_path(&step.key);
+        let last = Stamp::load(&stamp);
         match std::fs::remove_file(&stamp) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(e).with_context(|| format!("cannot remove {}", stamp.display()));
             }
             _ => {}
         }
-        let mut tail = VecDeque::new();
-        match self.actions(step, &log, &shown, &mut tail).and_then(|()| now.succeeded(step)) {
+        let mut output = Output::default();
+        let made = self.actions(step, &log, &shown, &mut output).and_then(|()| now.succeeded(step));
+        let summary = std::mem::take(&mut output.reader).finish();
+        match made {
             Ok(made) => {
-                shown.done();
-                made.store(&stamp)
+                shown.done(summary.warning_text(&self.shown(&log)));
+                let asked = step.inputs.iter().any(|input| matches!(input, Input::Tool(_)));
+                let made = if asked { made.unless_same(last.clone()) } else { made };
+                made.store(&stamp)?;
+                Ok(Some(made) != last)
             }
             Err(error) => {
                 shown.failed();
-                Err(self.failure(step, &error, &log, tail))
+                Err(self.failure(step, &error, &log, &output.tail, &summary))
             }
         }
     }
 
-    fn actions(
-        &self,
-        step: &Step,
-        log: &Path,
-        shown: &Shown,
-        tail: &mut VecDeque<String>,
-    ) -> Result<()> {
+    /// `path` as it is shown to people.
+    fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+
+    fn actions(&self, step: &Step, log: &Path, shown: &Shown, output: &mut Output) -> Result<()> {
         let context = || format!("cannot write the log {}", log.display());
         std::fs::create_dir_all(log.parent().context("a log lies in a folder")?)
             .with_context(context)?;
@@ -123,10 +148,7 @@ impl Runner {
                     eprintln!("{line}");
                 }
                 shown.line(line);
-                tail.push_back(line.to_owned());
-                if tail.len() > TAIL {
-                    tail.pop_front();
-                }
+                output.line(line);
                 Ok(())
             })?;
         }
@@ -138,12 +160,15 @@ impl Runner {
         step: &Step,
         error: &anyhow::Error,
         log: &Path,
-        tail: VecDeque<String>,
+        tail: &VecDeque<String>,
+        summary: &Summary,
     ) -> anyhow::Error {
         let mut text = format!("step \"{}\" failed: {error:#}", step.name);
-        if !tail.is_empty() && !self.options.verbose {
-            let log = log.strip_prefix(&self.root).unwrap_or(log);
-            text += &format!("\n--- the end of {}", log.display());
+        let log = self.shown(log);
+        if let Some(errors) = summary.error_text(&log) {
+            text += &format!("\n{errors}");
+        } else if !tail.is_empty() && !self.options.verbose {
+            text += &format!("\n--- the end of {log}");
             for line in tail {
                 text += &format!("\n  | {line}");
             }
@@ -167,7 +192,8 @@ impl Runner {
 
 /// Prints a step as shell.
 fn show(index: usize, total: usize, step: &Step, reason: Option<&str>) {
-    println!("{}", render(index, total, step, reason));
+    // Whoever reads may stop early, as `head` does.
+    let _ = writeln!(std::io::stdout(), "{}", render(index, total, step, reason));
 }
 
 /// A step as shell, with its reason as a comment.
@@ -213,7 +239,7 @@ mod tests {
                 actions: vec![Action::Run(
                     Invocation::new("sh").args(["-ec", &script]).cwd(self.folder.path()),
                 )],
-                outputs: vec![self.at(name)],
+                outputs: vec![self.at(name).into()],
                 hint: "try harder".into(),
             }
         }
@@ -253,6 +279,24 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_knows_its_own_inputs_runs_each_time_and_tells_by_what_it_leaves() {
+        let bench = Bench::new();
+        let mut steps = bench.steps("");
+        let Action::Run(copy) = &mut steps[0].actions[0] else { unreachable!() };
+        *copy = Invocation::new("sh")
+            .args(["-ec", "echo a >> trace; cmp -s in a || cp in a"])
+            .cwd(bench.folder.path());
+        steps[0].inputs = vec![Input::Tool("the tool looks for changes")];
+        assert!(bench.run(&steps, Options::default()).unwrap());
+        assert_eq!(bench.trace(), "abc");
+        assert!(!bench.run(&steps, Options::default()).unwrap(), "it left all as it was");
+        assert_eq!(bench.trace(), "a");
+        std::fs::write(bench.at("in"), "2").unwrap();
+        assert!(bench.run(&steps, Options::default()).unwrap());
+        assert_eq!(bench.trace(), "ab");
+    }
+
+    #[test]
     fn a_dry_run_changes_nothing() {
         let bench = Bench::new();
         let dry = Options { dry_run: true, ..Options::default() };
@@ -283,6 +327,20 @@ mod tests {
         assert!(bench.run(&bench.steps("exit 7"), Options::default()).is_err());
         bench.run(&bench.steps(""), Options::default()).unwrap();
         assert_eq!(bench.trace(), "bc", "a was made before");
+    }
+
+    #[test]
+    fn a_failure_shows_the_errors_among_many_lines() {
+        let bench = Bench::new();
+        let script = "echo 'a.cpp:3:5: error: no such thing'; seq 100; exit 1";
+        let error = bench.run(&bench.steps(script), Options::default()).unwrap_err().to_string();
+        let (_, shown) = error.split_once('\n').unwrap();
+        insta::assert_snapshot!(shown, @"
+        the compiler says:
+          | a.cpp:3:5: no such thing
+        The whole output is in state/logs/b.log
+        What to do: try harder
+        ");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::step::{Input, Step};
+use super::step::{Input, Output, Step};
 
 /// The record of a success. Equal records mean that there is nothing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,7 @@ impl Stamp {
                 Input::Value(name, value) => {
                     inputs.insert(name.clone(), value.clone());
                 }
+                Input::Tool(_) => {}
                 Input::Step(key) => {
                     inputs.insert(format!("the step `{key}`"), made(key).to_string());
                 }
@@ -58,15 +59,28 @@ impl Stamp {
         self.outputs = step
             .outputs
             .iter()
+            .map(Output::paths)
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
             .map(|path| {
-                let state = state_of(path).with_context(|| {
+                let state = state_of(&path).with_context(|| {
                     format!("the commands succeeded but left no {}", path.display())
                 })?;
-                Ok((path.clone(), state))
+                Ok((path, state))
             })
             .collect::<Result<_>>()?;
         self.made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Ok(self)
+    }
+
+    /// The same, known to later steps as `last` where it is made from the same and left the same.
+    #[must_use]
+    pub fn unless_same(self, last: Option<Stamp>) -> Self {
+        match last {
+            Some(last) if last.inputs == self.inputs && last.outputs == self.outputs => last,
+            _ => self,
+        }
     }
 
     /// The stamp at `path`; nothing where there is none or where it is damaged.
@@ -171,7 +185,7 @@ mod tests {
                 key: "test".into(),
                 inputs: vec![Input::Path(at("src")), Input::Value("rustc".into(), "1.95.0".into())],
                 actions: Vec::new(),
-                outputs: vec![at("out")],
+                outputs: vec![at("out").into()],
                 hint: String::new(),
             };
             Self { folder, step }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::audit::stage::StageAudit;
+use crate::cmake::file_api::Model;
 use crate::process::{Invocation, quote};
 
 /// One unit of work.
@@ -18,10 +20,55 @@ pub struct Step {
     pub inputs: Vec<Input>,
     /// What to do, in order.
     pub actions: Vec<Action>,
-    /// The files that are there afterwards.
-    pub outputs: Vec<PathBuf>,
+    /// What is there afterwards.
+    pub outputs: Vec<Output>,
     /// What to do about a failure, for people.
     pub hint: String,
+}
+
+/// Something that a step leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A file or a folder.
+    Path(PathBuf),
+    /// What CMake says that a build folder makes.
+    CmakeTargets {
+        /// The configured folder.
+        build: PathBuf,
+        /// Targets whose files have to be there; those of others count where they are.
+        required: Vec<String>,
+    },
+}
+
+impl From<PathBuf> for Output {
+    fn from(path: PathBuf) -> Self {
+        Output::Path(path)
+    }
+}
+
+impl Output {
+    /// The files and folders themselves, now that the step is done.
+    ///
+    /// # Errors
+    /// CMake cannot be asked, or it knows no target that is required.
+    pub fn paths(&self) -> Result<Vec<PathBuf>> {
+        let (build, required) = match self {
+            Output::Path(path) => return Ok(vec![path.clone()]),
+            Output::CmakeTargets { build, required } => (build, required),
+        };
+        let model = Model::read(build)?;
+        let mut paths = Vec::new();
+        for name in required {
+            let target = model.target(name);
+            let target = target
+                .with_context(|| format!("CMake has no target `{name}` in {}", build.display()))?;
+            paths.extend(target.artifacts.iter().cloned());
+        }
+        let others = model.targets.iter().filter(|target| !required.contains(&target.name));
+        let others = others.flat_map(|target| &target.artifacts);
+        paths.extend(others.filter(|path| path.exists()).cloned());
+        Ok(paths)
+    }
 }
 
 /// Something that a step's result depends on.
@@ -33,6 +80,9 @@ pub enum Input {
     Value(String, String),
     /// Another step, by its key: when that one runs, this one runs.
     Step(String),
+    /// Files that only the tool itself knows: it runs every time, and says by what it leaves
+    /// whether anything changed. The text says so for people.
+    Tool(&'static str),
 }
 
 /// One thing to do.
@@ -40,7 +90,7 @@ pub enum Input {
 pub enum Action {
     /// Run a program; the step fails if it does.
     Run(Invocation),
-    /// Remove a folder with everything in it, if it is there.
+    /// Remove a file, or a folder with everything in it, if it is there.
     Remove(PathBuf),
     /// Make a folder and those above it.
     MakeFolder(PathBuf),
@@ -48,6 +98,11 @@ pub enum Action {
     Copy(PathBuf, PathBuf),
     /// Write a text file.
     Write(PathBuf, String),
+    /// Audit a stage; the step fails if it would not load.
+    Audit(StageAudit),
+    /// Put the files in the first folder into the second, which holds other things too; see
+    /// [`install`](super::install).
+    Install(PathBuf, PathBuf),
     /// Put the folder at the first path in place of the second, whose old content is parked at
     /// the third until that has worked.
     Replace {
@@ -84,13 +139,20 @@ impl Action {
                 .with_context(|| format!("cannot copy {} to {}", from.display(), to.display())),
             Action::Write(path, text) => std::fs::write(path, text)
                 .with_context(|| format!("cannot write {}", path.display())),
+            Action::Install(from, to) => super::install::install(from, to),
+            Action::Audit(audit) => audit.perform(on_line),
             Action::Replace { from, to, parked } => replace(from, to, parked),
         }
     }
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(path) {
+    let removed = match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).with_context(|| format!("cannot remove {}", path.display()))
         }
@@ -125,6 +187,11 @@ impl fmt::Display for Action {
             Action::Write(path, text) => {
                 write!(f, "printf %s {} > {}", quote(text.as_ref()), q(path))
             }
+            Action::Install(from, to) => {
+                let (from, to) = (q(from), q(to));
+                write!(f, "mkdir -p {to} && cp -RP {from}/. {to}/")
+            }
+            Action::Audit(audit) => write!(f, "{audit}"),
             Action::Replace { from, to, parked } => {
                 let (from, to, parked) = (q(from), q(to), q(parked));
                 write!(

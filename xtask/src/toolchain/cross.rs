@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::install::{Installer, Package};
-use super::msl;
+use super::{Memory, msl};
 use crate::environment::Environment;
 use crate::process::Invocation;
 
@@ -33,7 +33,7 @@ impl Cross {
     /// # Errors
     /// One is missing, with how to install it.
     pub fn find(environment: &Environment, installer: Installer) -> Result<Self> {
-        let clang = msl::find_clang(environment)?.with_context(|| {
+        let clang = msl::find_clang(environment, &Memory::default())?.with_context(|| {
             format!("there is no clang. Install one: {}", installer.command(Package::Clang))
         })?;
         let linker = find_linker(environment).with_context(|| {

@@ -3,11 +3,14 @@
 pub mod cross;
 pub mod cxx;
 pub mod install;
+pub mod launcher;
+pub mod memory;
 pub mod msl;
 pub mod rust;
 pub mod version;
 
 pub use install::Installer;
+pub use memory::Memory;
 pub use version::Version;
 
 use std::path::{Path, PathBuf};

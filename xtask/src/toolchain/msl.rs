@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Tool, Version};
+use super::{Memory, Tool, Version};
 use crate::environment::Environment;
+use crate::process::Invocation;
 
 /// The oldest clang that compiles what the host device makes of a shader.
 pub const OLDEST: Version = Version(15, 0, 0);
@@ -19,20 +20,22 @@ const NUMBERED: std::ops::RangeInclusive<u32> = 15..=22;
 ///
 /// # Errors
 /// `ETMETAL_CLANG` names something that is no clang, or too old.
-pub fn find_clang(environment: &Environment) -> Result<Option<Tool>> {
+pub fn find_clang(environment: &Environment, memory: &Memory) -> Result<Option<Tool>> {
     if let Some(named) = environment.get("ETMETAL_CLANG") {
         let context = || format!("ETMETAL_CLANG={}", named.display());
         let path = environment.which(named).context("there is no such program");
-        let tool = path.and_then(|path| probe(&path)).with_context(context)?;
+        let tool = path.and_then(|path| probe(&path, memory)).with_context(context)?;
         return Ok(Some(tool));
     }
     let numbered = NUMBERED.rev().map(|n| format!("clang++-{n}"));
     let names = numbered.chain(["clang++".to_owned(), "clang".to_owned()]);
-    Ok(names.flat_map(|name| environment.which_all(name)).find_map(|path| probe(&path).ok()))
+    Ok(names
+        .flat_map(|name| environment.which_all(name))
+        .find_map(|path| probe(&path, memory).ok()))
 }
 
-fn probe(path: &Path) -> Result<Tool> {
-    let text = crate::process::Invocation::new(path).arg("--version").read()?;
+fn probe(path: &Path, memory: &Memory) -> Result<Tool> {
+    let text = memory.ask(&Invocation::new(path).arg("--version"), path)?;
     ensure!(text.contains("clang"), "{} is no clang", path.display());
     let version = Version::in_text(&text).context("it names no version")?;
     ensure!(version >= OLDEST, "clang {version} is too old: {OLDEST} or newer is needed");
@@ -67,6 +70,10 @@ impl MslCompiler {
 mod tests {
     use super::*;
     use crate::venv::tests::FakePrograms;
+
+    fn find_clang(environment: &Environment) -> Result<Option<Tool>> {
+        super::find_clang(environment, &Memory::default())
+    }
 
     fn clang(version: &str) -> String {
         format!("echo 'Debian clang version {version} (3)'")

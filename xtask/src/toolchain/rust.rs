@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use super::Version;
+use super::{Memory, Version};
 use crate::process::Invocation;
 use crate::workspace::Workspace;
 
@@ -23,6 +23,16 @@ fn rustc(workspace: &Workspace) -> Invocation {
     Invocation::new(program).cwd(&workspace.root)
 }
 
+/// The compiler beside the cargo that runs this program. Unlike what is called `rustc` in `PATH`,
+/// which may be rustup's, it is the compiler itself.
+fn beside_cargo() -> Option<PathBuf> {
+    if std::env::var_os("RUSTC").is_some() {
+        return None;
+    }
+    let rustc = PathBuf::from(std::env::var_os("CARGO")?).with_file_name("rustc");
+    rustc.is_file().then_some(rustc)
+}
+
 /// The compiler that cargo uses in the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rust {
@@ -35,12 +45,15 @@ pub struct Rust {
 }
 
 impl Rust {
-    /// Asks the compiler.
+    /// Asks the compiler, or `memory` where that is safe.
     ///
     /// # Errors
     /// There is none, or it says no host.
-    pub fn find(workspace: &Workspace) -> Result<Self> {
-        let text = rustc(workspace).arg("-vV").read()?;
+    pub fn find(workspace: &Workspace, memory: &Memory) -> Result<Self> {
+        let text = match beside_cargo() {
+            Some(path) => memory.ask(&Invocation::new(&path).arg("-vV"), &path)?,
+            None => rustc(workspace).arg("-vV").read()?,
+        };
         Self::parse(&text)
     }
 

@@ -78,7 +78,7 @@ impl Venv {
                 Action::Run(make),
                 Action::Run(self.pip_install(lock)),
             ],
-            outputs: [vec![self.python()], outputs].concat(),
+            outputs: [vec![self.python()], outputs].concat().into_iter().map(Into::into).collect(),
             hint: format!(
                 "see the log. Packages come from where pip is set up to find them (`pip config \
                  list`); the network or a proxy may be in the way. The lock file {} holds hashes \
@@ -97,7 +97,7 @@ impl Venv {
             key: format!("{KEY}-{}", lock.name),
             inputs: vec![Input::Step(KEY.to_owned()), Input::Path(lock.path.clone())],
             actions: vec![Action::Run(self.pip_install(lock).arg("--force-reinstall"))],
-            outputs,
+            outputs: outputs.into_iter().map(Into::into).collect(),
             hint: "see the log; the network or a proxy may be in the way".to_owned(),
         }
     }

@@ -1,0 +1,195 @@
+//! The C++ side: ExecuTorch's glue, linked with the Rust library into libetmetal; or all of
+//! ExecuTorch with that as a part of it.
+
+mod configure;
+pub mod file_api;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use crate::executorch::Executorch;
+use crate::linkage::{self, Linkage};
+use crate::preset::Preset;
+use crate::process::Invocation;
+use crate::rust_build::{RustBuild, variables};
+use crate::steps::{Action, Input, Output, Step};
+use crate::toolchain::identity;
+use crate::venv::{self, Venv};
+
+/// Variables of the environment that CMake reads.
+const VARIABLES: [&str; 7] = [
+    "CC",
+    "CFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
+    "SDKROOT",
+    "MACOSX_DEPLOYMENT_TARGET",
+    "CMAKE_TOOLCHAIN_FILE",
+];
+
+/// The steps of one preset's C++ side.
+#[derive(Debug)]
+pub struct CmakeBuild<'a> {
+    /// The Rust side.
+    pub rust: &'a RustBuild<'a>,
+    /// The environment with CMake and Ninja.
+    pub venv: &'a Venv,
+    /// ExecuTorch.
+    pub executorch: &'a Executorch,
+    /// The C++ compiler.
+    pub cxx: &'a Path,
+    /// The program that compilers are started with.
+    pub launcher: Option<&'a Path>,
+    /// The Python of the PyTorch in use.
+    pub torch_python: Option<&'a Path>,
+    /// How libetmetal is linked.
+    pub linkage: &'a Linkage<'a>,
+}
+
+impl CmakeBuild<'_> {
+    fn preset(&self) -> &Preset {
+        self.rust.preset
+    }
+
+    /// Checks that there is something to build.
+    ///
+    /// # Errors
+    /// `runtime/CMakeLists.txt` is not there.
+    pub fn check(&self) -> Result<()> {
+        let lists = self.runtime().join("CMakeLists.txt");
+        ensure!(lists.is_file(), "{} is missing: is the working copy whole?", lists.display());
+        Ok(())
+    }
+
+    fn runtime(&self) -> PathBuf {
+        self.rust.workspace.root.join("runtime")
+    }
+
+    /// The CMake project: this one's, or ExecuTorch's with this one included.
+    fn source(&self) -> PathBuf {
+        match self.executorch {
+            Executorch::Sdk(_) => self.runtime(),
+            Executorch::Tree(tree) => tree.root.clone(),
+        }
+    }
+
+    /// What adds this project's delegate to ExecuTorch's CMake project.
+    fn project_include(&self) -> PathBuf {
+        self.runtime().join("cmake/executorch-include.cmake")
+    }
+
+    /// CMake's build folder.
+    pub fn folder(&self) -> PathBuf {
+        self.rust.workspace.cmake(&self.preset().identity.name, &self.preset().target)
+    }
+
+    /// Where the build is installed in the end.
+    pub fn stage(&self) -> PathBuf {
+        self.rust.workspace.stage(&self.preset().identity.name, &self.preset().target)
+    }
+
+    /// The key of the step `what` of this preset and target.
+    pub fn key(&self, what: &str) -> String {
+        format!("{what}-{}-{}", self.preset().identity.name, self.preset().target)
+    }
+
+    /// The key of the step that compiles.
+    pub fn compile_key(&self) -> String {
+        self.key("compile")
+    }
+
+    /// CMake with the arguments of `args`.
+    pub fn cmake(&self) -> Invocation {
+        self.venv.run("cmake")
+    }
+
+    /// Configures the build folder anew.
+    ///
+    /// # Errors
+    /// The preset's options contradict what it builds.
+    pub fn configure_step(&self) -> Result<Step> {
+        let mut inputs = vec![
+            Input::Step(venv::KEY.to_owned()),
+            Input::Path(self.runtime().join("CMakeLists.txt")),
+            Input::Path(self.runtime().join("cmake")),
+            Input::Path(self.rust.workspace.root.join("Cargo.toml")),
+            Input::Value("the C++ compiler".into(), identity(self.cxx)),
+        ];
+        if let Executorch::Tree(tree) = self.executorch
+            && tree.remote.is_some()
+        {
+            inputs.push(tree.input());
+        }
+        inputs.extend(variables(self.rust.environment, &VARIABLES));
+        let mut actions = file_api::query(&self.folder());
+        actions.extend(self.export_list());
+        actions.push(Action::Run(self.configure()?));
+        Ok(Step {
+            name: match self.executorch {
+                Executorch::Sdk(_) => "C++ configuration",
+                Executorch::Tree(_) => "ExecuTorch's configuration",
+            },
+            key: self.key("configure"),
+            inputs,
+            actions,
+            outputs: vec![self.folder().join("CMakeCache.txt").into()],
+            hint: "see CMake's messages in the log; `cargo xtask doctor` checks the tools"
+                .to_owned(),
+        })
+    }
+
+    /// Where the list of libetmetal's exports is written, if it is.
+    fn exports(&self) -> PathBuf {
+        self.folder().with_extension("exports")
+    }
+
+    fn export_list(&self) -> Vec<Action> {
+        if !self.has_etmetal() || !self.linkage.writes_exports() {
+            return Vec::new();
+        }
+        let list = linkage::export_list(self.linkage.target, &self.preset().link.export);
+        let folder = self.folder().parent().map(Path::to_owned).unwrap_or_default();
+        vec![Action::MakeFolder(folder), Action::Write(self.exports(), list)]
+    }
+
+    /// Compiles and links.
+    pub fn compile_step(&self) -> Step {
+        let mut inputs = vec![Input::Step(self.key("configure"))];
+        let mut required = Vec::new();
+        if self.has_etmetal() {
+            inputs.push(Input::Step(self.rust.key()));
+            inputs.push(Input::Path(self.runtime().join("cpp")));
+            inputs.push(Input::Path(self.runtime().join("include")));
+            required.push("etmetal".to_owned());
+        }
+        let build = self.cmake().arg("--build").arg(self.folder()).arg("--parallel");
+        let mut actions = vec![Action::Run(build)];
+        if self.writes_compile_commands() {
+            let made = self.folder().join("compile_commands.json");
+            actions.push(Action::Copy(made, self.rust.workspace.compile_commands()));
+        }
+        let name = match self.executorch {
+            Executorch::Sdk(_) => "C++ glue and libetmetal",
+            Executorch::Tree(tree) => {
+                inputs.push(tree.input());
+                required.push("executorch_core".to_owned());
+                if self.has_etmetal() { "ExecuTorch and libetmetal" } else { "ExecuTorch" }
+            }
+        };
+        Step {
+            name,
+            key: self.compile_key(),
+            inputs,
+            actions,
+            outputs: vec![Output::CmakeTargets { build: self.folder(), required }],
+            hint: "see the compiler's messages in the log".to_owned(),
+        }
+    }
+
+    /// Whether the generator writes `compile_commands.json`.
+    fn writes_compile_commands(&self) -> bool {
+        let generator = &self.preset().toolchain.generator.value;
+        generator.starts_with("Ninja") || generator.contains("Makefiles")
+    }
+}
