@@ -110,6 +110,11 @@ impl Record {
         })
     }
 
+    /// The settings of the preset: decisions whose topics are keys with their tables.
+    pub fn settings(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.iter().filter(|decision| decision.topic.contains('.'))
+    }
+
     /// The decisions about `topic`: one, or all whose names begin with it and a dot.
     ///
     /// # Errors
@@ -270,6 +275,9 @@ mod tests {
         build.profile: "dev"
           because the command line says -D build.profile=dev
         "#);
+        let again = settings(&preset(&["build.profile=dev"]));
+        assert!(record.settings().eq(&again), "the same preset decides the same");
+        assert!(!record.settings().eq(&settings(&preset(&[]))));
         assert!(record.about("build").unwrap().len() > 1, "a table is all of its keys");
         let near = record.about("build.profil").unwrap_err().to_string();
         assert_eq!(near, "nothing was decided about `build.profil`; did you mean `build.profile`?");

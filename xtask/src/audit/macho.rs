@@ -225,7 +225,6 @@ fn read_symbols<M: MachHeader<Endian = Endianness>>(
             image.exports.insert(name);
             continue;
         }
-        // `dyld_stub_binder` is what old systems bind functions with; not a symbol of ours.
         image.imports.push(Import {
             name,
             weak: description.0 & macho::N_WEAK_REF.0 != 0,

@@ -195,8 +195,7 @@ fn record(facts: &Facts, anew: bool) -> Result<()> {
     let settings = why::settings(preset);
     // Looking for OpenMP takes longer than everything else that a build with nothing to do does.
     let known = Record::load(&Record::of(&state, name, triple)).ok();
-    let known =
-        known.filter(|record| !anew && settings.iter().all(|s| record.decisions.contains(s)));
+    let known = known.filter(|record| !anew && record.settings().eq(&settings));
     if let Some(record) = known {
         return record.store(&state);
     }
