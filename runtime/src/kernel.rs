@@ -35,6 +35,11 @@ impl Kernel {
         self.pipeline.name()
     }
 
+    /// Name of its library.
+    pub fn library(&self) -> &Arc<str> {
+        &self.library
+    }
+
     /// Its pipeline.
     pub fn pipeline(&self) -> &Arc<dyn Pipeline> {
         &self.pipeline
@@ -169,6 +174,7 @@ impl Arguments {
             let argument = Argument::Buffer {
                 buffer: tensor.storage().buffer().clone(),
                 offset: tensor.buffer_offset(),
+                extent: Some(tensor.extent_bytes()),
             };
             return self.set(index, argument);
         }
@@ -372,7 +378,8 @@ mod tests {
         arguments.tensor(1, &view).unwrap();
         assert!(arguments.buffers()[0].is_none(), "what was not set is not bound");
         match &arguments.buffers()[1] {
-            Some(Argument::Buffer { buffer, offset: 12 }) => {
+            Some(Argument::Buffer { buffer, offset: 12, extent }) => {
+                assert_eq!(*extent, Some(view.extent_bytes()));
                 assert!(Arc::ptr_eq(buffer, base.storage().buffer()));
             }
             other => panic!("{other:?}"),

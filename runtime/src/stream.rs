@@ -229,6 +229,7 @@ impl Stream {
         }
         let dispatch = Dispatch {
             pipeline: kernel.pipeline(),
+            library: Some(kernel.library()),
             arguments: arguments.buffers(),
             threadgroup_memory: arguments.threadgroup_memory(),
             grid,

@@ -26,6 +26,11 @@ impl Environment {
         self.0.get(name).filter(|value| !value.is_empty())
     }
 
+    /// Every variable.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &OsString)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     /// The program `name`: a path as it is, else the first of its name in `PATH`.
     pub fn which(&self, name: impl Into<OsString>) -> Option<PathBuf> {
         self.which_all(name).into_iter().next()

@@ -18,6 +18,7 @@ pub mod executorch;
 pub mod linkage;
 pub mod macho;
 pub mod openmp;
+pub mod package;
 pub mod preset;
 pub mod process;
 pub mod rust_build;
@@ -58,6 +59,8 @@ enum Command {
     Test(commands::test::Test),
     /// Look at the machine: which tools are here, which are missing, how to install them
     Doctor(commands::doctor::Doctor),
+    /// Look at presets, check, mend and make them
+    Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
     /// Look at how libraries and models are linked: will they load where they are meant to?
@@ -81,6 +84,7 @@ impl Cli {
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Audit(audit) => audit.run().map(good),
             Command::Why(why) => why.run().map(done),

@@ -61,6 +61,11 @@ impl Invocation {
         self
     }
 
+    /// Its arguments.
+    pub fn arguments(&self) -> &[OsString] {
+        &self.args
+    }
+
     /// The program.
     pub fn program(&self) -> &Path {
         &self.program
@@ -95,7 +100,7 @@ impl Invocation {
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
         let mut command = self.command()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let mut child = command.spawn().with_context(|| self.cannot_start())?;
+        let mut child = patiently(|| command.spawn()).with_context(|| self.cannot_start())?;
         // The command holds the pipe's writing ends: with them open the reader would never end.
         drop(command);
         let mut reader = BufReader::new(reader);
@@ -116,8 +121,9 @@ impl Invocation {
     /// # Errors
     /// The program cannot be started, or it fails: with what it wrote to standard error.
     pub fn read(&self) -> Result<String> {
-        let output =
-            self.command()?.stdin(Stdio::null()).output().with_context(|| self.cannot_start())?;
+        let mut command = self.command()?;
+        command.stdin(Stdio::null());
+        let output = patiently(|| command.output()).with_context(|| self.cannot_start())?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);
             bail!("`{self}` failed ({}):\n{}", status(output.status), errors.trim_end());
@@ -135,6 +141,20 @@ impl Invocation {
         let error = self.command()?.exec();
         Err(error).with_context(|| self.cannot_start())
     }
+}
+
+/// Starts a program, again where its file is open for writing: another thread that started one at
+/// the wrong moment passes such a file on for an instant.
+fn patiently<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    for _ in 0..50 {
+        match start() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            other => return other,
+        }
+    }
+    start()
 }
 
 impl fmt::Display for Invocation {

@@ -6,6 +6,7 @@ use crate::environment::Environment;
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::steps::{Action, Input, Step};
+use crate::toolchain::apple;
 use crate::toolchain::launcher::knows_rustc;
 use crate::toolchain::rust::Rust;
 use crate::workspace::{Workspace, cargo};
@@ -76,6 +77,8 @@ pub struct RustBuild<'a> {
     pub rust: &'a Rust,
     /// The environment.
     pub environment: &'a Environment,
+    /// The C++ compiler: it links for Apple systems from elsewhere.
+    pub cxx: &'a Path,
     /// The program that compilers are started with.
     pub launcher: Option<&'a Path>,
 }
@@ -159,6 +162,7 @@ impl RustBuild<'_> {
         if let Some((name, version)) = self.deployment_target() {
             invocation = invocation.env(name, version);
         }
+        invocation = apple::cross_cargo(self.preset, self.cxx, invocation);
         if features.is_empty() {
             return invocation;
         }

@@ -23,7 +23,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The stage in the folder `root`.
+    /// The stage in the folder `root`, which is called by the triple that it is for.
     pub fn new(root: PathBuf) -> Self {
         Self { root }
     }
@@ -40,7 +40,9 @@ impl Stage {
 
     /// The delegate.
     pub fn library(&self) -> PathBuf {
-        let name = if cfg!(target_os = "macos") { "libetmetal.dylib" } else { "libetmetal.so" };
+        let folder = self.root.file_name().unwrap_or_default().to_string_lossy();
+        let is_apple = crate::preset::platform::is_apple(&folder);
+        let name = if is_apple { "libetmetal.dylib" } else { "libetmetal.so" };
         self.root.join("lib").join(name)
     }
 
@@ -92,7 +94,11 @@ impl Stage {
     pub fn step(&self, build: &CmakeBuild<'_>, msl: Option<&MslCompiler>) -> Step {
         let new = Stage::new(self.beside(".new"));
         let audit = new.audit(build);
-        let install = build.cmake().arg("--install").arg(build.folder()).arg("--prefix");
+        let mut install = build.cmake().arg("--install").arg(build.folder());
+        if build.rust.preset.package.strip {
+            install = install.arg("--strip");
+        }
+        let install = install.arg("--prefix");
         let mut inputs = vec![Input::Step(build.compile_key())];
         let mut actions =
             vec![Action::Remove(new.root.clone()), Action::Run(install.arg(&new.root))];

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::openmp::find::Search;
-use crate::preset::{Origin, Preset, schema};
+use crate::preset::{Preset, Sourced, Value, schema};
 use crate::toolchain::cxx;
 
 /// One decision.
@@ -201,30 +201,35 @@ pub fn openmp(search: &Search) -> Decision {
     decision
 }
 
-/// Every setting, and who set it.
+/// Every setting, and who set it over what.
 pub fn settings(preset: &Preset) -> Vec<Decision> {
-    let because = |origin: &Origin| match origin {
-        Origin::CommandLine(_) => format!("the command line says {origin}"),
-        origin => format!("{origin} says so"),
+    let decision = |(name, set): (&str, &Sourced<Value>)| {
+        let mut decision = Decision::new(name, &set.value, format!("{} says so", set.origin));
+        let overridden = preset.settings.overridden(name);
+        decision.instead_of =
+            overridden.map(|old| format!("{}, as {} says", old.value, old.origin)).collect();
+        decision
     };
-    preset
-        .settings
-        .iter()
-        .map(|(name, set)| Decision::new(name, &set.value, because(&set.origin)))
-        .collect()
+    preset.settings.iter().map(decision).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset::Folder;
+    use crate::preset::{Context, Folder};
     use crate::venv::tests::FakePrograms;
 
     fn preset(defines: &[&str]) -> Preset {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
-        let triple = "x86_64-unknown-linux-gnu";
-        Preset::resolve(&Folder::new(root), "metal", "linux", triple, &defines).unwrap()
+        let context = Context {
+            host: "linux",
+            triple: "x86_64-unknown-linux-gnu",
+            environment: &Environment::default(),
+            defines: &defines,
+            root,
+        };
+        Preset::resolve(&Folder::new(root), "metal", &context).unwrap()
     }
 
     #[test]
@@ -271,10 +276,11 @@ mod tests {
         };
         record.store(folder.path()).unwrap();
         let record = Record::load(&last).unwrap();
-        insta::assert_snapshot!(text(&record.about("build.profile").unwrap()), @r#"
-        build.profile: "dev"
-          because the command line says -D build.profile=dev
-        "#);
+        let told = text(&record.about("build.profile").unwrap());
+        assert!(
+            told.starts_with("build.profile: \"dev\"\n  because -D build.profile=dev says so\n")
+        );
+        assert!(told.contains("  and not \"release\", as presets/base.toml:"), "{told}");
         let again = settings(&preset(&["build.profile=dev"]));
         assert!(record.settings().eq(&again), "the same preset decides the same");
         assert!(!record.settings().eq(&settings(&preset(&[]))));

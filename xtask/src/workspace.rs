@@ -16,15 +16,23 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The repository that this program was built from; starts no program.
+    ///
+    /// # Errors
+    /// The sources have moved.
+    pub fn root() -> Result<PathBuf> {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        Ok(here.parent().context("xtask is not inside the repository")?.to_owned())
+    }
+
     /// The working copy that this program was built from, with the target folder that cargo
     /// uses for it: the one that this program lies in, which is faster to see than to ask for.
     ///
     /// # Errors
     /// The sources have moved, or cargo does not answer.
     pub fn find() -> Result<Self> {
-        let here = std::env::var_os("CARGO_MANIFEST_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        let root = here.parent().context("xtask is not inside the repository")?.to_owned();
+        let root = Self::root()?;
         let own = std::env::current_exe().ok().and_then(|program| target_of(&program));
         let target = own.map_or_else(|| ask_cargo(&root), Ok)?;
         Ok(Self { root, target })

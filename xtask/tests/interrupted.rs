@@ -10,7 +10,12 @@ use std::time::Duration;
 use bench::{Bench, copy_tree};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-const DEFINES: [&str; 2] = ["executorch.options.BUILD_PORTABLE_OPS=OFF", "backend.metal=off"];
+/// ExecuTorch alone, without the program that names the portable kernels.
+const DEFINES: [&str; 3] = [
+    "executorch.options.BUILD_PORTABLE_OPS=OFF",
+    "executorch.options.BUILD_EXECUTOR_RUNNER=OFF",
+    "backend.metal=off",
+];
 
 /// Names the folder to build in, for the process that these tests start.
 const FOLDER: &str = "ETMETAL_TEST_BUILD_IN";

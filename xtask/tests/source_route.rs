@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 
 use bench::{Bench, fixture};
 use xtask::cmake::file_api::Model;
+use xtask::preset::{Origin, Sourced, Value};
 use xtask::process::Invocation;
 
 const PORTABLE: &str = "executorch.options.BUILD_PORTABLE_OPS=OFF";
+
+/// Without the delegate nothing stands in for the kernels that ExecuTorch's runner names.
+const RUNNER: &str = "executorch.options.BUILD_EXECUTOR_RUNNER=OFF";
 
 #[test]
 fn a_source_tree_gives_the_delegate_in_a_library_and_in_its_own_programs() {
@@ -110,23 +114,29 @@ fn a_broken_source_is_told_and_repaired(bench: &Bench) {
 
 #[test]
 fn an_option_that_executorch_refuses_is_told_with_its_place() {
-    let bench = Bench::new(&[PORTABLE, "executorch.options.BUILD_EXTENSION_TRAINING=ON"]);
+    let mut bench = Bench::new(&[PORTABLE]);
+    // Past the check of the preset, which would tell it earlier.
+    let option = Sourced {
+        value: Value::Bool(true),
+        origin: Origin::CommandLine("executorch.options.BUILD_EXTENSION_TRAINING=ON".into()),
+    };
+    bench.preset.executorch.options.insert("BUILD_EXTENSION_TRAINING".into(), option);
     let error = bench.build().unwrap_err().to_string();
-    let says = "  | tools/cmake/options.cmake:18: EXECUTORCH_BUILD_EXTENSION_TRAINING needs \
+    let says = "  | tools/cmake/options.cmake:16: EXECUTORCH_BUILD_EXTENSION_TRAINING needs \
                 EXECUTORCH_BUILD_DEVTOOLS\n";
     assert!(error.contains(&format!("CMake says:\n{says}The whole output is in ")), "{error}");
 }
 
 #[test]
 fn upstream_means_executorchs_own_backend_and_off_means_none() {
-    let mut bench = Bench::new(&[PORTABLE, "backend.metal=off"]);
+    let mut bench = Bench::new(&[PORTABLE, RUNNER, "backend.metal=off"]);
     assert!(bench.build().unwrap());
     assert!(model(&bench).target("metal_backend").is_none());
     assert!(!bench.stage().library().exists() && !bench.stage().program().exists());
     let core = bench.stage().root().join("lib/libexecutorch_core.a");
     assert!(core.is_file(), "ExecuTorch itself is staged");
 
-    // The target's name decides whether this may be tried; CMake's answer is the tree's own.
+    // Past the check of the preset; CMake's answer is the tree's own.
     bench.preset.backend.metal.value = xtask::preset::backend::Metal::Upstream;
     let error = bench.build().unwrap_err().to_string();
     assert!(error.contains("ExecuTorch's own Metal backend requires macOS"), "{error}");
@@ -148,7 +158,7 @@ fn a_git_revision_is_fetched_once_and_built() {
     let url = format!("executorch.url=file://{}", remote.path().display());
     let from_git = |rev: &str| {
         let rev = format!("executorch.rev={rev}");
-        Bench::of_git(&[PORTABLE, "backend.metal=off", "executorch.from=git", &url, &rev])
+        Bench::of_git(&[PORTABLE, RUNNER, "backend.metal=off", "executorch.from=git", &url, &rev])
     };
     let bench = from_git("v1");
     assert!(bench.build().unwrap());

@@ -20,6 +20,9 @@ use crate::output::{self, Style, duration_text, error_text};
 /// Limits the threads of the host device.
 const THREADS_VARIABLE: &str = "ETMETAL_THREADS";
 
+/// Turns on the checked mode of the host device.
+const CHECKED_VARIABLE: &str = "ETMETAL_CHECKED";
+
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The program (.pte), or a folder with model.pte, inputN.npy and outputN.npy
@@ -75,6 +78,12 @@ pub struct Arguments {
     /// Tell what the model has left behind once it is destroyed; anything is a failure
     #[arg(long)]
     track: bool,
+
+    /// Check every load and store of the shaders that run on the host device: outside of an
+    /// argument or of threadgroup memory, or without a barrier between threads. The first that
+    /// must not be ends the run with its place in the shader. Many times slower
+    #[arg(long)]
+    checked: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -175,6 +184,11 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     if let Some(threads) = arguments.threads {
         // SAFETY: this program has no other thread yet.
         unsafe { std::env::set_var(THREADS_VARIABLE, threads.to_string()) };
+    }
+
+    if arguments.checked {
+        // SAFETY: as above.
+        unsafe { std::env::set_var(CHECKED_VARIABLE, "1") };
     }
 
     let runtime = open_runtime()?;

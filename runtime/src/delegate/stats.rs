@@ -17,7 +17,8 @@ use crate::container::WeightStats;
 use crate::device::Device;
 use crate::graph::GraphCache;
 
-/// Environment variable that turns statistics on, when it is `1`.
+/// Environment variable that turns statistics on, when it is `1`, else off. Where it is not set,
+/// they are on with the feature `stats`.
 pub const STATS_VARIABLE: &str = "ETMETAL_STATS";
 
 /// How often something was done, and how long it took.
@@ -80,7 +81,8 @@ static COUNTS: Mutex<Counts> = Mutex::new(Counts { methods: BTreeMap::new(), dev
 fn switch() -> &'static AtomicBool {
     static SWITCH: OnceLock<AtomicBool> = OnceLock::new();
     SWITCH.get_or_init(|| {
-        AtomicBool::new(std::env::var(STATS_VARIABLE).is_ok_and(|value| value == "1"))
+        let asked = std::env::var(STATS_VARIABLE);
+        AtomicBool::new(asked.map_or(cfg!(feature = "stats"), |value| value == "1"))
     })
 }
 

@@ -212,6 +212,9 @@ pub enum Argument {
         buffer: BufferRef,
         /// Byte offset of the kernel's first element.
         offset: usize,
+        /// Bytes from there on that belong to the argument, where that is known to be less than
+        /// the rest of the buffer: what the host's checked mode holds a kernel to.
+        extent: Option<usize>,
     },
     /// A value that travels with the command (`setBytes`).
     Bytes(SmallVec<[u8; 16]>),
@@ -222,6 +225,8 @@ pub enum Argument {
 pub struct Dispatch<'a> {
     /// The kernel.
     pub pipeline: &'a Arc<dyn Pipeline>,
+    /// Name of its shader library, for messages.
+    pub library: Option<&'a Arc<str>>,
     /// Arguments by buffer index; `None` for an index that is not bound.
     pub arguments: &'a [Option<Argument>],
     /// Bytes of each `threadgroup` argument, by threadgroup index.

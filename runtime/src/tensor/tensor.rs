@@ -226,6 +226,11 @@ impl Tensor {
         self.storage.buffer_offset() + self.offset
     }
 
+    /// Bytes from its first element to one past its last.
+    pub fn extent_bytes(&self) -> usize {
+        self.layout.extent() * self.dtype.size()
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

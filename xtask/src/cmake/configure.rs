@@ -9,6 +9,7 @@ use super::CmakeBuild;
 use crate::executorch::{Executorch, Tree};
 use crate::preset::backend::Metal;
 use crate::process::Invocation;
+use crate::toolchain::apple;
 
 /// CMake with `-D` arguments.
 struct Definitions(Invocation);
@@ -81,7 +82,7 @@ impl CmakeBuild<'_> {
         definitions.set("CMAKE_OSX_ARCHITECTURES", architecture);
         if system.starts_with("ios") {
             definitions.set("CMAKE_SYSTEM_NAME", "iOS");
-        } else if !cfg!(target_os = "macos") {
+        } else if self.preset().host != "macos" {
             definitions.set("CMAKE_SYSTEM_NAME", "Darwin");
         }
         let toolchain = &self.preset().toolchain;
@@ -90,6 +91,11 @@ impl CmakeBuild<'_> {
         }
         if let Some(sysroot) = &toolchain.sysroot {
             definitions.set("CMAKE_OSX_SYSROOT", &sysroot.value);
+        }
+        if let Some(triple) = apple::clang_triple(self.preset()) {
+            for language in ["C", "CXX", "OBJC", "OBJCXX", "ASM"] {
+                definitions.set(&format!("CMAKE_{language}_COMPILER_TARGET"), &triple);
+            }
         }
     }
 
@@ -103,7 +109,7 @@ impl CmakeBuild<'_> {
         if self.has_etmetal() {
             definitions.set("CMAKE_PROJECT_executorch_INCLUDE", self.project_include());
         }
-        for (name, value) in Tree::options(self.preset())? {
+        for (name, value) in Tree::options(self.preset()) {
             definitions.set(&name, value);
         }
         Ok(())

@@ -1,10 +1,12 @@
 //! `cargo xtask build`: a preset, from nothing to a stage.
 
+mod reasons;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::audit::target::Target;
 use crate::cmake::CmakeBuild;
@@ -12,25 +14,25 @@ use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
 use crate::linkage::Linkage;
 use crate::openmp::{self, find::Search};
+use crate::package;
 use crate::preset::backend::Metal;
-use crate::preset::{Folder, Preset, Sourced};
+use crate::preset::{Preset, Sourced};
 use crate::process::Invocation;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
-use crate::steps::{BuildLock, Options, Runner, Step};
+use crate::steps::{Action, BuildLock, Options, Runner, Step};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, Memory, cxx, launcher};
+use crate::toolchain::{Installer, Memory, apple, cxx, launcher};
 use crate::torch::Torch;
-use crate::venv::{Lock, Venv, python};
-use crate::why::{self, Decision, Record};
+use crate::venv::{Lock, Python, Venv, python};
 use crate::workspace::Workspace;
 
 /// What to build, for every command that builds.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Selection {
     /// The preset: the name of a file in presets/
-    #[arg(long, default_value = "metal", value_name = "NAME")]
+    #[arg(long, default_value = "metal", env = "ETMETAL_PRESET", value_name = "NAME")]
     pub preset: String,
     /// Override a setting of the preset, as in `-D toolchain.cxx=clang++`
     #[arg(short = 'D', value_name = "KEY=VALUE")]
@@ -131,36 +133,14 @@ impl Built {
 /// # Errors
 /// What failed, and what to do.
 pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built> {
-    let workspace = Workspace::find()?;
     let environment = Environment::current();
+    // Before any tool is started: what is wrong with a preset is told at once.
+    let preset = super::preset::resolve(&selection.preset, &selection.define, &environment)?;
+    let workspace = Workspace::find()?;
     let tools = Memory::load(workspace.state().join("tools.json"));
-    let rust = Rust::find(&workspace, &tools)?;
-    let preset = Preset::resolve(
-        &Folder::new(&workspace.root),
-        &selection.preset,
-        rust.preset_host()?,
-        &rust.host,
-        &selection.define,
-    )
-    .context("the preset cannot be used")?;
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
-    let cxx = cxx::find(&environment, preset.toolchain.cxx.as_ref(), Installer::detect())?;
-    let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
-    let apple = target.platform.is_some();
-    let facts = Facts {
-        environment: environment.clone(),
-        openmp: apple.then(|| openmp::find::search(&environment, &target, &cxx, &preset.link)),
-        cxx,
-        target,
-        launcher: launcher::find(&environment, preset.toolchain.launcher.as_ref())?,
-        torch_python: torch_python(&environment, &preset),
-        clang: msl::find_clang(&environment, &tools)?.map(MslCompiler::Clang),
-        venv: Venv::new(&workspace, python.clone()),
-        workspace,
-        rust,
-        preset,
-    };
+    let facts = Facts::gather(preset, &workspace, &environment, &tools, python.clone())?;
     let plan = plan(&facts, &extras)?;
     let options = Options { dry_run: selection.dry_run, verbose: selection.verbose, force };
     let state = facts.workspace.state();
@@ -174,7 +154,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         python::remember(&environment, &python, &memory)?;
     }
     if !selection.dry_run {
-        record(&facts, anything_done)?;
+        reasons::record(&facts, anything_done)?;
         tools.store()?;
     }
     Ok(Built {
@@ -186,66 +166,6 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         ctest: plan.ctest,
         metal: facts.preset.backend.metal,
     })
-}
-
-/// Records why the build is as it is, for `cargo xtask why`.
-fn record(facts: &Facts, anew: bool) -> Result<()> {
-    let (state, preset) = (facts.workspace.state(), &facts.preset);
-    let (name, triple) = (&preset.identity.name, &facts.target.triple);
-    let settings = why::settings(preset);
-    // Looking for OpenMP takes longer than everything else that a build with nothing to do does.
-    let known = Record::load(&Record::of(&state, name, triple)).ok();
-    let known = known.filter(|record| !anew && record.settings().eq(&settings));
-    if let Some(record) = known {
-        return record.store(&state);
-    }
-    let link = &preset.link;
-    let search = || openmp::find::search(&facts.environment, &facts.target, &facts.cxx, link);
-    let openmp = facts.openmp.clone().unwrap_or_else(search);
-    let mut decisions = vec![
-        why::compiler(&facts.environment, preset, &facts.cxx),
-        facts.why_shaders(),
-        facts.why_python(),
-        why::openmp(&openmp),
-    ];
-    decisions.extend(settings);
-    let audit = facts.workspace.audit_record(name, triple);
-    Record { preset: name.clone(), triple: triple.clone(), audit, decisions }.store(&state)
-}
-
-impl Facts {
-    fn why_python(&self) -> Decision {
-        let because = match self.environment.get("ETMETAL_PYTHON") {
-            Some(named) => format!("the environment says ETMETAL_PYTHON={}", named.display()),
-            None => "it is the first in PATH that ExecuTorch's wheel is made for and that has \
-                     venv, which ETMETAL_PYTHON could override"
-                .into(),
-        };
-        let base = self.venv.base();
-        let choice = format!("{} ({})", base.path.display(), base.version);
-        Decision::new("python", choice, because)
-    }
-
-    fn why_shaders(&self) -> Decision {
-        match &self.clang {
-            Some(MslCompiler::Clang(tool)) => {
-                let because = match self.environment.get("ETMETAL_CLANG") {
-                    Some(named) => {
-                        format!("the environment says ETMETAL_CLANG={}", named.display())
-                    }
-                    None => {
-                        "it is the newest clang in PATH, which ETMETAL_CLANG could override".into()
-                    }
-                };
-                Decision::new("shaders", tool.path.display(), because)
-            }
-            Some(MslCompiler::Zig(_)) | None => Decision::new(
-                "shaders",
-                "zig's clang",
-                format!("this machine has no clang that is {} or newer", msl::OLDEST),
-            ),
-        }
-    }
 }
 
 /// Everything that a plan depends on: found out before, so that the same facts always give the
@@ -269,6 +189,58 @@ struct Facts {
     clang: Option<MslCompiler>,
 }
 
+impl Facts {
+    fn gather(
+        preset: Preset,
+        workspace: &Workspace,
+        environment: &Environment,
+        tools: &Memory,
+        python: Python,
+    ) -> Result<Self> {
+        let toolchain = &preset.toolchain;
+        let cxx = cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?;
+        let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
+        let apple = target.platform.is_some();
+        Ok(Self {
+            environment: environment.clone(),
+            openmp: apple.then(|| openmp::find::search(environment, &target, &cxx, &preset.link)),
+            cxx,
+            target,
+            launcher: launcher::find(environment, toolchain.launcher.as_ref())?,
+            torch_python: torch_python(environment, &preset),
+            clang: msl::find_clang(environment, tools)?.map(MslCompiler::Clang),
+            venv: Venv::new(workspace, python),
+            workspace: workspace.clone(),
+            rust: Rust::find(workspace, tools)?,
+            preset,
+        })
+    }
+}
+
+/// The command that configures this project's CMake build for `preset`; nothing for a preset that
+/// is configured in ExecuTorch's own tree.
+///
+/// # Errors
+/// A tool is missing.
+pub fn configuration(preset: Preset) -> Result<Option<Invocation>> {
+    if tree::is_from_source(&preset) {
+        return Ok(None);
+    }
+    let environment = Environment::current();
+    let workspace = Workspace::find()?;
+    let tools = Memory::load(workspace.state().join("tools.json"));
+    let memory = workspace.state().join("python.json");
+    let python = python::find_again(&environment, Installer::detect(), &memory)?;
+    let facts = Facts::gather(preset, &workspace, &environment, &tools, python)?;
+    let steps = plan(&facts, &Extras::default())?.steps;
+    let mut commands = steps.into_iter().flat_map(|step| step.actions).filter_map(|action| {
+        let Action::Run(command) = action else { return None };
+        let configures = command.arguments().first().is_some_and(|arg| arg == "--fresh");
+        configures.then_some(command)
+    });
+    Ok(commands.next())
+}
+
 struct Plan {
     steps: Vec<Step>,
     stage: Stage,
@@ -280,7 +252,7 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     let sdk_lock = lock("sdk")?;
     let executorch = Executorch::new(&facts.preset, &facts.workspace, &facts.venv, &sdk_lock)?;
     let mut needed = ["cmake", "ninja"].map(|name| facts.venv.program(name)).to_vec();
-    needed.extend(Sdk::at(&facts.venv).files());
+    needed.extend(Sdk::at(&facts.venv, &facts.preset.host).files());
     let mut steps = vec![facts.venv.make_step(&sdk_lock, needed)];
     if let Executorch::Tree(tree) = &executorch {
         check_torch(facts)?;
@@ -306,6 +278,7 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         preset: &facts.preset,
         rust: &facts.rust,
         environment: &facts.environment,
+        cxx: &facts.cxx,
         launcher: facts.launcher.as_deref(),
     };
     let openmp_rpaths = facts.openmp.as_ref().map(Search::rpaths).unwrap_or_default();
@@ -320,10 +293,13 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         torch_python: facts.torch_python.as_deref(),
     };
     cmake.check()?;
+    apple::check_sysroot(&facts.preset, &facts.environment)?;
     let stage = Stage::new(cmake.stage());
     steps.extend(has_etmetal.then(|| rust.step()));
     let msl = msl.as_ref();
     steps.extend([cmake.configure_step()?, cmake.compile_step(), stage.step(&cmake, msl)]);
+    let archive = facts.preset.package.archive;
+    steps.extend(archive.map(|archive| package::step(&cmake, &stage, archive)));
     let prefix = extras.install.as_ref();
     steps.extend(prefix.map(|prefix| stage.install_step(&cmake, prefix)));
     let ctest = tree::has_tests(&facts.preset).then(|| {
@@ -364,12 +340,26 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::preset::options::{OptionKind, recorded};
+    use crate::preset::schema::HOSTS;
+    use crate::preset::{Context, Folder, PresetError, Source as _, machine};
     use crate::steps::runner::render;
     use crate::toolchain::{Tool, Version};
     use crate::venv::Python;
 
     /// A workspace with the real presets and lock files and an empty `CMakeLists.txt`.
     fn facts(folder: &Path, preset: &str, defines: &[&str], clang: bool) -> Facts {
+        facts_on("linux", folder, preset, defines, clang).unwrap()
+    }
+
+    /// The same on another kind of machine.
+    fn facts_on(
+        host: &str,
+        folder: &Path,
+        preset: &str,
+        defines: &[&str],
+        clang: bool,
+    ) -> Result<Facts, PresetError> {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for name in ["sdk", "zig", "bench"] {
             let path = format!("xtask/lock/requirements-{name}.txt");
@@ -379,19 +369,20 @@ mod tests {
         std::fs::create_dir_all(folder.join("runtime")).unwrap();
         std::fs::write(folder.join("runtime/CMakeLists.txt"), "").unwrap();
         let workspace = Workspace { root: folder.to_owned(), target: folder.join("target") };
-        let triple = "x86_64-unknown-linux-gnu";
+        let triple = machine::usual_triple(host);
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
-        let source = Folder::new(repository);
+        let environment =
+            Environment::default().with("HOME", "/home/me").with("SDKROOT", "/sdk/MacOSX.sdk");
+        let context =
+            Context { host, triple, environment: &environment, defines: &defines, root: folder };
+        let preset = Preset::resolve(&Folder::new(repository), preset, &context)?;
         let clang = clang.then(|| {
             let path = "/usr/bin/clang++-19".into();
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
-        let preset = Preset::resolve(&source, preset, "linux", triple, &defines).unwrap();
-        let launcher = preset.toolchain.launcher.as_ref();
-        let launcher = launcher.map(|set| format!("/usr/bin/{}", set.value).into());
-        Facts {
-            environment: Environment::default().with("HOME", "/home/me"),
-            preset,
+        let named = |set: &Sourced<String>| PathBuf::from(format!("/usr/bin/{}", set.value));
+        Ok(Facts {
+            environment,
             rust: Rust {
                 version: Version(1, 95, 0),
                 verbose_version: "rustc 1.95.0".into(),
@@ -401,14 +392,15 @@ mod tests {
                 &workspace,
                 Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
             ),
-            cxx: "/usr/bin/c++".into(),
-            target: Target::parse(triple).unwrap(),
+            target: Target::parse(&preset.target).unwrap(),
             openmp: None,
-            launcher,
+            cxx: preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named),
+            launcher: preset.toolchain.launcher.as_ref().map(named),
             torch_python: None,
+            preset,
             workspace,
             clang,
-        }
+        })
     }
 
     fn shown(preset: &str, defines: &[&str], clang: bool, extras: Extras) -> String {
@@ -464,6 +456,15 @@ mod tests {
         let text: String =
             submodules.iter().map(|path| format!("[submodule]\n\tpath = {path}\n")).collect();
         std::fs::write(root.join(".gitmodules"), text).unwrap();
+        let presets = root.join("tools/cmake/preset");
+        std::fs::create_dir_all(&presets).unwrap();
+        let known = recorded::table(None).schema.options;
+        let define = |name: &String| {
+            let kind = if known[name].kind == OptionKind::Bool { "BOOL" } else { "STRING" };
+            format!("define_overridable_option(EXECUTORCH_{name} \"\" {kind} OFF)\n")
+        };
+        let text: String = known.keys().map(define).collect();
+        std::fs::write(presets.join("default.cmake"), text).unwrap();
     }
 
     #[test]
@@ -496,8 +497,10 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             checkout(folder.path(), version, submodules);
             let defines: Vec<_> = SOURCE.iter().chain(defines).copied().collect();
-            let facts = facts(folder.path(), "metal", &defines, true);
-            let error = plan(&facts, &Extras::default()).err().unwrap();
+            let error = match facts_on("linux", folder.path(), "metal", &defines, true) {
+                Err(error) => error.into(),
+                Ok(facts) => plan(&facts, &Extras::default()).err().unwrap(),
+            };
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let submodules = ["third-party/json", "third-party/pybind11", "third-party/gflags"];
@@ -511,6 +514,32 @@ mod tests {
             refused(&["executorch.options.BUILD_PYBIND=ON"], "1.5.0", &[]),
         ];
         insta::assert_snapshot!(messages.join("\n\n"));
+    }
+
+    #[test]
+    fn the_plan_of_every_preset_on_every_host() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for preset in Folder::new(repository).names() {
+            for host in HOSTS {
+                let folder = tempfile::tempdir().unwrap();
+                let text = match facts_on(host, folder.path(), &preset, &[], true) {
+                    Err(error) => error.render(false),
+                    Ok(mut facts) => {
+                        facts.torch_python = Some("/torch/bin/python".into());
+                        shown_of(&folder, &facts, Extras::default())
+                    }
+                };
+                insta::assert_snapshot!(format!("dry_run_{preset}_{host}"), text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_package_is_made_of_the_stripped_stage() {
+        let defines = ["package.archive=tar.zst", "package.strip=on"];
+        let text = shown("metal", &defines, true, Extras::default());
+        let (_, tail) = text.split_once("--install").unwrap();
+        insta::assert_snapshot!(tail);
     }
 
     #[test]
@@ -533,16 +562,20 @@ mod tests {
     fn a_plan_is_refused_before_anything_is_done() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |defines: &[&str], spoil: &dyn Fn()| {
-            let facts = facts(folder.path(), "metal", defines, true);
-            spoil();
-            let error = plan(&facts, &Extras::default()).err().unwrap();
+            let error = match facts_on("linux", folder.path(), "metal", defines, true) {
+                Err(error) => error.into(),
+                Ok(facts) => {
+                    spoil();
+                    plan(&facts, &Extras::default()).err().unwrap()
+                }
+            };
             format!("{error:#}").replace(&folder.path().display().to_string(), "ROOT")
         };
         let nothing = || {};
         let version = refused(&["executorch.version=1.4.0"], &nothing);
         insta::assert_snapshot!(version, @"-D executorch.version=1.4.0: the preset wants ExecuTorch 1.4.0, but ROOT/xtask/lock/requirements-sdk.txt pins 1.5.1: change one of them");
         let off = refused(&["backend.metal=off"], &nothing);
-        insta::assert_snapshot!(off, @r#"-D backend.metal=off: `backend.metal` is not "etmetal", and the SDK (presets/base.toml:7:8) holds no other Metal backend: nothing is left to build. Build ExecuTorch from source, or set `backend.metal = "etmetal"`"#);
+        insta::assert_snapshot!(off, @r#"-D backend.metal=off: `backend.metal = "off"`: the SDK is built already, so that nothing is left to build; build ExecuTorch from source with `executorch.from = "git"`"#);
         let lists = folder.path().join("runtime/CMakeLists.txt");
         let missing = refused(&[], &|| std::fs::remove_file(&lists).unwrap());
         insta::assert_snapshot!(missing, @"ROOT/runtime/CMakeLists.txt is missing: is the working copy whole?");

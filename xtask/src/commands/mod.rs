@@ -6,6 +6,7 @@ pub mod build;
 pub mod clean;
 pub mod doctor;
 pub mod install;
+pub mod preset;
 pub mod run;
 pub mod test;
 pub mod why;

@@ -12,6 +12,8 @@ use crate::venv::{Lock, Venv};
 pub struct Sdk {
     /// Its folder; CMake finds its package from here.
     pub root: PathBuf,
+    /// Whether its libraries are those of an Apple system.
+    is_apple: bool,
 }
 
 impl Sdk {
@@ -32,18 +34,17 @@ impl Sdk {
                 lock.path.display()
             );
         }
-        Ok(Self::at(venv))
+        Ok(Self::at(venv, &preset.host))
     }
 
-    /// Where the SDK lies in `venv`.
-    pub fn at(venv: &Venv) -> Self {
-        Self { root: venv.site_packages().join("executorch") }
+    /// Where the SDK for the machine `host` (`linux`, `macos`) lies in `venv`.
+    pub fn at(venv: &Venv, host: &str) -> Self {
+        Self { root: venv.site_packages().join("executorch"), is_apple: host == "macos" }
     }
 
     /// Files of an installed SDK that a build cannot do without.
     pub fn files(&self) -> Vec<PathBuf> {
-        let library =
-            if cfg!(target_os = "macos") { "libexecutorch.dylib" } else { "libexecutorch.so" };
+        let library = if self.is_apple { "libexecutorch.dylib" } else { "libexecutorch.so" };
         vec![
             self.root.join("lib/cmake/executorch/executorch-config.cmake"),
             self.root.join("lib").join(library),

@@ -65,17 +65,6 @@ const NEED_TORCH: [(&str, bool); 6] = [
     ("BUILD_METAL", false),
 ];
 
-/// Options (without [`PREFIX`]) that libetmetal cannot do without.
-const NEEDED: [&str; 7] = [
-    "BUILD_METAL",
-    "BUILD_SHARED",
-    "BUILD_EXTENSION_DATA_LOADER",
-    "BUILD_EXTENSION_FLAT_TENSOR",
-    "BUILD_EXTENSION_MODULE",
-    "BUILD_EXTENSION_NAMED_DATA_MAP",
-    "BUILD_EXTENSION_TENSOR",
-];
-
 impl Tree {
     /// The tree that `preset` names, checked as far as it is there.
     ///
@@ -161,45 +150,14 @@ impl Tree {
         }
     }
 
-    /// ExecuTorch's options in full: those of the preset, and what libetmetal needs.
-    ///
-    /// # Errors
-    /// The preset switches off what it needs itself.
-    pub fn options(preset: &Preset) -> Result<BTreeMap<String, String>> {
-        let needed = match preset.backend.metal.value {
-            Metal::Etmetal => &NEEDED[..],
-            Metal::Upstream => &["BUILD_METAL", "BUILD_EXTENSION_TENSOR"],
-            Metal::Off => &[],
-        };
-        let mut faults = Vec::new();
-        for name in needed {
-            if let Some(set) = preset.executorch.options.get(*name)
-                && !is_on(&set.value)
-            {
-                faults.push(format!(
-                    "{}: `executorch.options.{name}` has to be on for `backend.metal = {}` ({}): \
-                     remove the line",
-                    set.origin,
-                    metal_name(preset.backend.metal.value),
-                    preset.backend.metal.origin
-                ));
-            }
-        }
-        if let Some(set) = preset.executorch.options.get("BUILD_METAL")
-            && preset.backend.metal.value == Metal::Off
-            && is_on(&set.value)
-        {
-            faults.push(format!(
-                "{}: `executorch.options.BUILD_METAL` is on, but `backend.metal` is \"off\" ({}): \
-                 remove the line, or set `backend.metal`",
-                set.origin, preset.backend.metal.origin
-            ));
-        }
-        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    /// ExecuTorch's options in full: what the backend needs, and those of the preset, which has
+    /// been checked.
+    pub fn options(preset: &Preset) -> BTreeMap<String, String> {
+        let needed = preset.backend.metal.value.options().iter();
         let mut options: BTreeMap<_, _> =
-            needed.iter().map(|name| (format!("{PREFIX}{name}"), "ON".to_owned())).collect();
+            needed.map(|name| (format!("{PREFIX}{name}"), "ON".to_owned())).collect();
         options.extend(preset.executorch.cmake_options());
-        Ok(options)
+        options
     }
 
     /// The option for which the build of `preset` needs PyTorch, if it does.
@@ -228,14 +186,6 @@ impl Remote {
 impl std::fmt::Display for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.url, self.rev)
-    }
-}
-
-fn metal_name(metal: Metal) -> &'static str {
-    match metal {
-        Metal::Etmetal => "\"etmetal\"",
-        Metal::Upstream => "\"upstream\"",
-        Metal::Off => "\"off\"",
     }
 }
 

@@ -29,6 +29,43 @@ pub enum Metal {
     Off,
 }
 
+impl Metal {
+    /// By the word in a preset, which the schema has checked.
+    pub fn named(word: &str) -> Self {
+        match word {
+            "upstream" => Metal::Upstream,
+            "off" => Metal::Off,
+            _ => Metal::Etmetal,
+        }
+    }
+
+    /// The word in a preset.
+    pub fn word(self) -> &'static str {
+        match self {
+            Metal::Etmetal => "etmetal",
+            Metal::Upstream => "upstream",
+            Metal::Off => "off",
+        }
+    }
+
+    /// Options of an ExecuTorch built from source, without their prefix, that are on for it.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Metal::Etmetal => &[
+                "BUILD_METAL",
+                "BUILD_SHARED",
+                "BUILD_EXTENSION_DATA_LOADER",
+                "BUILD_EXTENSION_FLAT_TENSOR",
+                "BUILD_EXTENSION_MODULE",
+                "BUILD_EXTENSION_NAMED_DATA_MAP",
+                "BUILD_EXTENSION_TENSOR",
+            ],
+            Metal::Upstream => &["BUILD_METAL", "BUILD_EXTENSION_TENSOR"],
+            Metal::Off => &[],
+        }
+    }
+}
+
 /// The table's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backend {
@@ -42,11 +79,7 @@ impl Backend {
     /// # Errors
     /// `metal` is missing.
     pub fn read(settings: &Settings) -> Result<Self, PresetError> {
-        let metal = settings.required_text("backend.metal")?.map(|text| match text.as_str() {
-            "upstream" => Metal::Upstream,
-            "off" => Metal::Off,
-            _ => Metal::Etmetal,
-        });
+        let metal = settings.required_text("backend.metal")?.map(|text| Metal::named(&text));
         Ok(Self { metal })
     }
 }

@@ -1,34 +1,36 @@
 //! `-D key=value` of the command line: the topmost layer.
 
-use super::error::PresetError;
+use super::error::{Fault, PresetError};
 use super::origin::{Origin, Sourced};
 use super::schema;
 use super::settings::Settings;
 
-/// Reads the `-D` arguments into a layer; later ones override earlier ones.
-///
-/// # Errors
-/// Every argument without `=`, with an unknown key, or with a value of the wrong kind.
-pub fn parse(defines: &[String]) -> Result<Settings, PresetError> {
+/// Reads the `-D` arguments into a layer; later ones override earlier ones. Every argument without
+/// `=`, with an unknown key, or with a value of the wrong kind is a fault.
+pub fn parse(defines: &[String]) -> (Settings, PresetError) {
     let mut settings = Settings::default();
     let mut faults = PresetError::default();
     for define in defines {
         let origin = Origin::CommandLine(define.clone());
         let Some((name, text)) = define.split_once('=') else {
-            faults.push(&origin, "expected `key=value`, as in `-D build.profile=dev`");
+            let what = "expected `key=value`, as in `-D build.profile=dev`";
+            faults.push(Fault::at(&origin, what));
             continue;
         };
         let Some(kind) = schema::settings_kind(name) else {
             let hint = schema::suggestion(name, schema::setting_names());
-            faults.push(&origin, format_args!("unknown key `{name}`{hint}"));
+            faults.push(Fault::at(&origin, format_args!("unknown key `{name}`{hint}")));
             continue;
         };
         match kind.parse(text) {
             Ok(value) => settings.set(name.to_owned(), Sourced { value, origin }),
-            Err(what) => faults.push(&origin, format_args!("`{name}`: {what}")),
+            Err(what) => {
+                settings.spoil(name.to_owned());
+                faults.push(Fault::at(&origin, format_args!("`{name}`: {what}")));
+            }
         }
     }
-    faults.or(settings)
+    (settings, faults)
 }
 
 #[cfg(test)]
@@ -38,7 +40,8 @@ mod tests {
 
     fn parse(defines: &[&str]) -> Result<Settings, String> {
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
-        super::parse(&defines).map_err(|e| e.to_string())
+        let (settings, faults) = super::parse(&defines);
+        faults.or(settings).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::PresetError;
+use super::error::{Fault, PresetError};
 use super::identity::Identity;
-use super::origin::{Origin, Sourced};
+use super::origin::{Origin, Place, SourceFile, Sourced};
+use super::platform;
 use super::schema::{self, HOSTS, IDENTITY, Table};
 use super::settings::Settings;
 use super::value::{Kind, Value};
@@ -26,30 +26,33 @@ pub struct Document {
     pub hosts: BTreeMap<String, Settings>,
     /// The settings of `[target.TRIPLE]`.
     pub targets: BTreeMap<String, Settings>,
+    /// Whether the file is TOML, so that what is not here is not in it.
+    pub whole: bool,
 }
 
 impl Document {
-    /// Reads `text`, the content of the file that is shown as `path` and must call itself by
-    /// `name`.
-    ///
-    /// # Errors
-    /// Every fault of the file, each with line and column.
-    pub fn parse(path: &Path, name: &str, text: &str) -> Result<Self, PresetError> {
-        let path: Arc<Path> = Arc::from(path);
-        let root = DeTable::parse(text).map_err(|e| {
-            let offset = e.span().map_or(0, |s| s.start);
-            PresetError::at(&Origin::in_file(&path, text, offset), e.message())
-        })?;
-        let mut reader = Reader { path: &path, text, faults: PresetError::default() };
+    /// Reads `file`, which must call itself by `name`: what can be made of it, and every fault
+    /// with its place.
+    pub fn parse(file: &Arc<SourceFile>, name: &str) -> (Self, PresetError) {
+        let (root, errors) = DeTable::parse_recoverable(&file.text);
+        let syntax = !errors.is_empty();
+        let faults = PresetError::default();
+        let mut reader = Reader { file, overlay: "".into(), syntax, faults };
+        for error in errors {
+            reader.fault(error.span().unwrap_or(0..0), error.message());
+        }
         let document = reader.document(name, root.get_ref());
-        reader.faults.or(document)
+        (document, reader.faults)
     }
 }
 
 /// Walks the tables of one file and gathers its faults.
 struct Reader<'a> {
-    path: &'a Arc<Path>,
-    text: &'a str,
+    file: &'a Arc<SourceFile>,
+    /// The overlay that is being read, as `host.linux`.
+    overlay: Arc<str>,
+    /// Something of the file could not be read, so that nothing counts as missing or odd.
+    syntax: bool,
     faults: PresetError,
 }
 
@@ -57,26 +60,26 @@ type Entry<'a, 'i> = (&'a Spanned<std::borrow::Cow<'i, str>>, &'a Spanned<toml::
 
 impl Reader<'_> {
     fn origin(&self, span: Range<usize>) -> Origin {
-        Origin::in_file(self.path, self.text, span.start)
+        Origin::File(Place {
+            file: Arc::clone(self.file),
+            span,
+            overlay: Arc::clone(&self.overlay),
+        })
     }
 
     fn fault(&mut self, span: Range<usize>, what: impl std::fmt::Display) {
-        let origin = self.origin(span);
-        self.faults.push(&origin, what);
+        self.faults.push(Fault::at(&self.origin(span), what));
     }
 
     fn document(&mut self, name: &str, root: &DeTable<'_>) -> Document {
         let mut document = Document {
-            identity: Identity {
-                name: name.to_owned(),
-                description: String::new(),
-                inherits: Vec::new(),
-            },
+            identity: Identity::unnamed(name, self.origin(0..0)),
             settings: Settings::default(),
             hosts: BTreeMap::new(),
             targets: BTreeMap::new(),
+            whole: !self.syntax,
         };
-        if !root.contains_key("preset") {
+        if !root.contains_key("preset") && !self.syntax {
             self.fault(0..0, format_args!("`[preset]` with `name = \"{name}\"` is missing"));
         }
         for entry in root {
@@ -91,8 +94,7 @@ impl Reader<'_> {
     }
 
     fn identity(&mut self, name: &str, (key, value): Entry<'_, '_>) -> Identity {
-        let mut identity =
-            Identity { name: name.to_owned(), description: String::new(), inherits: Vec::new() };
+        let mut identity = Identity::unnamed(name, self.origin(key.span()));
         let Some(table) = self.expect_table("preset", value) else { return identity };
         let mut named = false;
         for entry in table {
@@ -100,25 +102,38 @@ impl Reader<'_> {
             match (sub, found.value) {
                 ("name", Value::Text(text)) => {
                     named = true;
-                    if text != name {
-                        self.faults.push(
+                    if text != name && !self.syntax {
+                        self.faults.push(Fault::at(
                             &found.origin,
                             format_args!(
                                 "the preset calls itself `{text}` but its file is `{name}.toml`: \
                                  make them equal"
                             ),
-                        );
+                        ));
                     }
                 }
                 ("description", Value::Text(text)) => identity.description = text,
                 ("inherits", Value::List(_)) => identity.inherits = self.items(entry.1),
+                ("hosts", Value::List(_)) => identity.hosts = self.hosts(entry.1),
                 _ => unreachable!("the schema checked the kinds of [preset]"),
             }
         }
-        if !named {
+        if !named && !self.syntax {
             self.fault(key.span(), format_args!("`name = \"{name}\"` is missing in `[preset]`"));
         }
         identity
+    }
+
+    /// `hosts = […]`: those there are.
+    fn hosts(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Sourced<String>> {
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            self.items(value).into_iter().partition(|host| HOSTS.contains(&host.value.as_str()));
+        for host in unknown {
+            let hint = schema::suggestion(&host.value, HOSTS.iter().map(|n| (*n).into()));
+            let what = format_args!("unknown host `{}`{hint}", host.value);
+            self.faults.push(Fault::at(&host.origin, what));
+        }
+        known
     }
 
     /// `[host.*]` or `[target.*]`: settings by name; `names` are the only ones allowed.
@@ -138,11 +153,24 @@ impl Reader<'_> {
                 self.fault(name.span(), format_args!("unknown {kind} `{}`{hint}", name.get_ref()));
                 continue;
             }
+            if names.is_none()
+                && let Err(what) = platform::check_triple(name.get_ref())
+            {
+                self.fault(name.span(), what);
+                continue;
+            }
             let path = format!("{kind}.{}", name.get_ref());
             let Some(inner) = self.expect_table(&path, inner) else { continue };
             let mut settings = Settings::default();
+            self.overlay = path.as_str().into();
             for entry in inner {
                 self.settings(entry, &mut settings, &[]);
+            }
+            self.overlay = "".into();
+            if let (None, Some(target)) = (names, settings.get("build.target")) {
+                let what = "`build.target` cannot stand in `[target.*]`: it says which of these \
+                            tables count";
+                self.faults.push(Fault::at(&target.origin, what));
             }
             overlays.insert(name.get_ref().to_string(), settings);
         }
@@ -172,6 +200,8 @@ impl Reader<'_> {
                 self.table(inner, entry.1, into);
             } else if let Some((_, found)) = self.leaf(table, entry) {
                 into.set(full, found);
+            } else {
+                into.spoil(full);
             }
         }
     }
@@ -264,7 +294,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Document, String> {
-        Document::parse(Path::new("presets/x.toml"), "x", text).map_err(|e| e.to_string())
+        let file = SourceFile { path: "presets/x.toml".into(), text: text.to_owned() };
+        let (document, faults) = Document::parse(&Arc::new(file), "x");
+        faults.or(document).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -51,6 +51,17 @@ pub enum From {
     Git,
 }
 
+impl From {
+    /// By the word in a preset, which the schema has checked.
+    pub fn named(word: &str) -> Self {
+        match word {
+            "sdk" => From::Sdk,
+            "source" => From::Source,
+            _ => From::Git,
+        }
+    }
+}
+
 /// The tables' content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executorch {
@@ -72,41 +83,23 @@ impl Executorch {
     /// Reads the merged settings.
     ///
     /// # Errors
-    /// `from` or, for the SDK, `version` is missing; options are set where nothing reads them.
+    /// `from` is missing, or what it needs: `version`, `path`, or `url` and `rev`.
     pub fn read(settings: &Settings) -> Result<Self, PresetError> {
-        let from = settings.required_text("executorch.from")?.map(|text| match text.as_str() {
-            "sdk" => From::Sdk,
-            "source" => From::Source,
-            _ => From::Git,
-        });
-        let version = match from.value {
-            From::Sdk => Some(settings.required_text("executorch.version")?),
-            From::Source | From::Git => settings.text("executorch.version"),
+        let from = settings.required_text("executorch.from")?.map(|text| From::named(&text));
+        let mut faults = PresetError::default();
+        let mut required = |name: &str, by: From| match by == from.value {
+            // What another source needs may stand in a parent, and does not count.
+            false => None,
+            true => settings.required_text(name).map_err(|fault| faults.extend(fault)).ok(),
         };
-        let options: BTreeMap<_, _> =
+        let path = required("executorch.path", From::Source);
+        let url = required("executorch.url", From::Git);
+        let rev = required("executorch.rev", From::Git);
+        let version = required("executorch.version", From::Sdk);
+        let version = version.or_else(|| settings.text("executorch.version"));
+        let options =
             settings.table(OPTIONS.name).map(|(k, v)| (k.to_owned(), v.clone())).collect();
-        if from.value == From::Sdk {
-            let mut faults = PresetError::default();
-            for (name, value) in &options {
-                faults.push(
-                    &value.origin,
-                    format_args!(
-                        "`executorch.options.{name}` has no effect with `executorch.from = \
-                         \"sdk\"`: the SDK is built already; remove it or build ExecuTorch from \
-                         source"
-                    ),
-                );
-            }
-            faults.or(())?;
-        }
-        let (path, url, rev) = match from.value {
-            From::Sdk => (None, None, None),
-            From::Source => (Some(settings.required_text("executorch.path")?), None, None),
-            From::Git => {
-                let url = settings.required_text("executorch.url")?;
-                (None, Some(url), Some(settings.required_text("executorch.rev")?))
-            }
-        };
+        faults.or(())?;
         Ok(Self { from, version, path, url, rev, options })
     }
 

@@ -1,6 +1,6 @@
 //! `[preset]`: what a preset is called and what it builds on. Never inherited.
 
-use super::origin::Sourced;
+use super::origin::{Origin, Sourced};
 use super::schema::{Key, Table};
 use super::value::Kind;
 
@@ -15,6 +15,11 @@ pub static TABLE: Table = Table {
             kind: Kind::List,
             doc: "presets to start from; later ones override earlier ones",
         },
+        Key {
+            name: "hosts",
+            kind: Kind::List,
+            doc: "the machines that it can be built on: linux, macos; both where it is not set",
+        },
     ],
     any_other: None,
 };
@@ -28,4 +33,26 @@ pub struct Identity {
     pub description: String,
     /// The presets that this one starts from, in order.
     pub inherits: Vec<Sourced<String>>,
+    /// The hosts that it can be built on; every one where it is empty.
+    pub hosts: Vec<Sourced<String>>,
+    /// Where the table is: the place of what the preset lacks.
+    pub origin: Origin,
+}
+
+impl Identity {
+    /// What is known of a file before it is read.
+    pub fn unnamed(name: &str, origin: Origin) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: String::new(),
+            inherits: Vec::new(),
+            hosts: Vec::new(),
+            origin,
+        }
+    }
+
+    /// Whether the preset can be built on `host`.
+    pub fn builds_on(&self, host: &str) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|known| known.value == host)
+    }
 }

@@ -16,7 +16,7 @@ pub static TABLE: Table = Table {
         Key {
             name: "strip",
             kind: Kind::Bool,
-            doc: "whether the C++ side's symbols and debug information stay out of the stage",
+            doc: "whether the libraries in the stage lose debug information and local symbols",
         },
     ],
     any_other: None,
@@ -49,7 +49,7 @@ impl Archive {
 pub struct Package {
     /// The archive to make, if any.
     pub archive: Option<Archive>,
-    /// Whether the stage is stripped.
+    /// Whether the libraries in the stage lose debug information and local symbols.
     pub strip: bool,
 }
 

@@ -1,5 +1,6 @@
 //! The tools of the machine: found, asked for their versions, or told how to be installed.
 
+pub mod apple;
 pub mod cross;
 pub mod cxx;
 pub mod install;

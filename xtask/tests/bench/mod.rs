@@ -11,7 +11,7 @@ use xtask::cmake::CmakeBuild;
 use xtask::environment::Environment;
 use xtask::executorch::{Executorch, Sdk};
 use xtask::linkage::Linkage;
-use xtask::preset::{Folder, Preset};
+use xtask::preset::{Context, Folder, Preset, machine};
 use xtask::rust_build::RustBuild;
 use xtask::stage::Stage;
 use xtask::steps::{BuildLock, Options, Runner, Step};
@@ -71,6 +71,7 @@ pub struct Bench {
     pub launcher: Option<PathBuf>,
     rust: Rust,
     venv: Venv,
+    cxx: PathBuf,
     environment: Environment,
 }
 
@@ -109,13 +110,29 @@ impl Bench {
         let workspace = Workspace { root: root().to_owned(), target };
         let rust = Rust::find(&workspace, &Memory::default()).unwrap();
         let defines: Vec<_> = defines.iter().map(|define| (*define).to_owned()).collect();
-        let host = rust.preset_host().unwrap();
-        let preset =
-            Preset::resolve(&Folder::new(root()), "metal", host, &rust.host, &defines).unwrap();
-        let venv = Venv::new(&workspace, base_python(&workspace.venv()));
         let environment = Environment::current();
+        let context = Context {
+            host: rust.preset_host().unwrap(),
+            triple: &rust.host,
+            environment: &environment,
+            defines: &defines,
+            root: root(),
+        };
+        let preset = Preset::resolve(&Folder::new(root()), "metal", &context).unwrap();
+        let venv = Venv::new(&workspace, base_python(&workspace.venv()));
+        let cxx = cxx::find(&environment, None, Installer::detect()).unwrap();
         let folder = folder.to_owned();
-        Self { folder, temporary: None, workspace, preset, launcher: None, rust, venv, environment }
+        Self {
+            folder,
+            temporary: None,
+            workspace,
+            preset,
+            launcher: None,
+            rust,
+            venv,
+            cxx,
+            environment,
+        }
     }
 
     /// The steps from the configuration to the stage.
@@ -123,10 +140,9 @@ impl Bench {
         let lock = Lock::load(&self.workspace, "sdk")?;
         let executorch = self.executorch(&lock)?;
         let rust = self.rust_build();
-        let cxx = cxx::find(&self.environment, None, Installer::detect())?;
         let target = Target::parse(&self.preset.target).map_err(anyhow::Error::msg)?;
         let linkage = Linkage::new(&target, &self.preset, &[]);
-        let cmake = self.cmake(&rust, &executorch, &cxx, &linkage);
+        let cmake = self.cmake(&rust, &executorch, &linkage);
         let clang = msl::find_clang(&self.environment, &Memory::default())?;
         let msl = clang.map_or_else(
             || MslCompiler::Zig(self.venv.site_packages().join("ziglang/zig")),
@@ -151,12 +167,7 @@ impl Bench {
     }
 
     fn executorch(&self, lock: &Lock) -> Result<Executorch> {
-        // A test that asks for ExecuTorch's own backend on Linux gets CMake's word for it.
-        let mut preset = self.preset.clone();
-        if preset.backend.metal.value == xtask::preset::backend::Metal::Upstream {
-            preset.target = "aarch64-apple-darwin".to_owned();
-        }
-        Executorch::new(&preset, &self.workspace, &self.venv, lock)
+        Executorch::new(&self.preset, &self.workspace, &self.venv, lock)
     }
 
     fn rust_build(&self) -> RustBuild<'_> {
@@ -165,6 +176,7 @@ impl Bench {
             preset: &self.preset,
             rust: &self.rust,
             environment: &self.environment,
+            cxx: &self.cxx,
             launcher: None,
         }
     }
@@ -173,14 +185,13 @@ impl Bench {
         &'a self,
         rust: &'a RustBuild<'a>,
         executorch: &'a Executorch,
-        cxx: &'a Path,
         linkage: &'a Linkage<'a>,
     ) -> CmakeBuild<'a> {
         CmakeBuild {
             rust,
             venv: &self.venv,
             executorch,
-            cxx,
+            cxx: &self.cxx,
             launcher: self.launcher.as_deref(),
             torch_python: None,
             linkage,
@@ -219,5 +230,6 @@ fn base_python(venv: &Path) -> Python {
 pub fn sdk() -> PathBuf {
     let target = real_target();
     let workspace = Workspace { root: root().to_owned(), target };
-    Sdk::at(&Venv::new(&workspace, base_python(&workspace.venv()))).root
+    let venv = Venv::new(&workspace, base_python(&workspace.venv()));
+    Sdk::at(&venv, machine::host().unwrap()).root
 }

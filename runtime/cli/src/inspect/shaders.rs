@@ -71,7 +71,7 @@ impl<'a> ShaderContents<'a> {
 /// Analyses a source; needs a compiler, which resolves its macros. Nothing is compiled.
 fn kernels(source: &str) -> Result<Vec<KernelContents>> {
     static TOOLCHAIN: OnceLock<Result<Arc<Toolchain>>> = OnceLock::new();
-    let toolchain = TOOLCHAIN.get_or_init(Toolchain::find).clone()?;
+    let toolchain = TOOLCHAIN.get_or_init(|| Toolchain::find(false)).clone()?;
     let module = Module::parse(source, &toolchain)?;
     Ok(module.kernels().iter().map(KernelContents::of).collect())
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::LIMITS;
 use super::arenas::Arenas;
+use super::checked;
 use super::cost::Plan;
-use super::msl::{Launch, LaunchMode};
+use super::msl::{Fault, Launch, LaunchMode};
 use super::pipeline::{HostPipeline, Parameter};
 use super::threads::Threads;
 use crate::Result;
@@ -142,7 +143,7 @@ pub fn check_arguments(pipeline: &HostPipeline, arguments: &[Option<Argument>]) 
 /// Whether an argument lies inside its buffer, or is small enough to travel inline.
 fn check_extent(argument: &Argument) -> Result<()> {
     match argument {
-        Argument::Buffer { buffer, offset } if *offset > buffer.len() => Err(err!(
+        Argument::Buffer { buffer, offset, .. } if *offset > buffer.len() => Err(err!(
             InvalidArgument,
             "offset {offset} lies behind the end of a buffer of {} bytes",
             buffer.len()
@@ -162,7 +163,7 @@ fn check_parameter(parameter: &Parameter, argument: Option<&Argument>) -> Result
     let bytes = match argument {
         None => return Err(err!(InvalidArgument, "nothing is bound to it")),
         Some(Argument::Bytes(bytes)) => bytes.len(),
-        Some(Argument::Buffer { buffer, offset }) => {
+        Some(Argument::Buffer { buffer, offset, .. }) => {
             if !offset.is_multiple_of(parameter.alignment) {
                 return Err(err!(
                     InvalidArgument,
@@ -249,8 +250,9 @@ pub fn prepare(pipeline: &HostPipeline, dispatch: &Dispatch<'_>) -> Result<Optio
         grid,
         group,
         groups,
-        reserved: 0,
+        writable: pipeline.checks.as_ref().map_or(0, |checks| checks.writable),
         threadgroup_lengths,
+        fault: std::ptr::null_mut(),
     }))
 }
 
@@ -270,7 +272,7 @@ impl Job<'_> {
     fn run(&self, begin: u64, end: u64) -> Result<()> {
         let call = |arena: *mut c_void| {
             // SAFETY: the launch was checked against what the kernel declares, its addresses are
-            // valid (see `run`), and a synchronising kernel gets an arena of its own.
+            // valid (see `run`, the only caller), and a synchronising kernel gets an arena of its own.
             unsafe { (self.pipeline.entry)(self.launch, arena, begin, end) };
         };
         match self.pipeline.mode {
@@ -296,8 +298,26 @@ impl Job<'_> {
 /// checked: valid for as many bytes as their sizes say, and for what the kernel does with them.
 ///
 /// # Errors
-/// There is no address space for the stacks of a synchronising kernel.
+/// There is no address space for the stacks of a synchronising kernel. In the checked mode: the
+/// kernel does what it must not do; the rest of its work is not done.
 pub unsafe fn run(
+    pipeline: &HostPipeline,
+    launch: &mut Launch,
+    threads: &Threads,
+    arenas: &Arenas,
+) -> Result<()> {
+    if pipeline.checks.is_none() {
+        return run_all(pipeline, launch, threads, arenas);
+    }
+    let mut fault = Fault::none();
+    launch.fault = &raw mut fault;
+    let outcome = run_all(pipeline, launch, threads, arenas);
+    launch.fault = std::ptr::null_mut();
+    outcome?;
+    if fault.is_there() { Err(checked::error(pipeline, launch, &fault)) } else { Ok(()) }
+}
+
+fn run_all(
     pipeline: &HostPipeline,
     launch: &Launch,
     threads: &Threads,
@@ -407,9 +427,9 @@ mod tests {
 
     #[test]
     fn arguments_are_bound_inside_their_buffers() {
-        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0 });
+        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false });
         let buffer = device.allocate(100).unwrap();
-        let at = |offset| Some(Argument::Buffer { buffer: buffer.clone(), offset });
+        let at = |offset| Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None });
         let bytes = |n| Some(Argument::Bytes(smallvec::smallvec![0; n]));
         let check = |arguments: &[Option<Argument>]| check_arguments(&kernel(), arguments);
         check(&[at(100), at(96)]).unwrap();

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::LIMITS;
 use super::cache::{Cache, Once};
+use super::checked::Checks;
 use super::msl::{Module, Toolchain};
 use super::parallel::parallel_map;
 use super::pipeline::HostPipeline;
@@ -25,25 +26,26 @@ const FEW_KERNELS: usize = 8;
 /// The libraries of one device.
 #[derive(Debug)]
 pub struct Libraries {
+    checked: bool,
     toolchain: Once<Arc<Toolchain>>,
     libraries: Cache<Arc<HostLibrary>>,
 }
 
-impl Default for Libraries {
-    fn default() -> Self {
-        Libraries { toolchain: Once::default(), libraries: Cache::new(MOST_LIBRARIES) }
-    }
-}
-
 impl Libraries {
+    /// No libraries yet. With `checked`, those to come are for the checked mode.
+    pub fn new(checked: bool) -> Libraries {
+        let libraries = Cache::new(MOST_LIBRARIES);
+        Libraries { checked, toolchain: Once::default(), libraries }
+    }
+
     /// The library of `source`. Its kernels are compiled later.
     ///
     /// # Errors
     /// There is no compiler, or the source does not get through its preprocessor.
     pub fn get(&self, source: &str) -> Result<Arc<HostLibrary>> {
         self.libraries.get(Sha256::digest(source).into(), || {
-            let toolchain = self.toolchain.get(Toolchain::find)?;
-            Ok(Arc::new(HostLibrary::new(Module::parse(source, &toolchain)?)))
+            let toolchain = self.toolchain.get(|| Toolchain::find(self.checked))?;
+            Ok(Arc::new(HostLibrary::new(Module::parse(source, &toolchain)?, self.checked)))
         })
     }
 
@@ -72,7 +74,8 @@ impl Libraries {
 
 /// One MSL source.
 pub struct HostLibrary {
-    module: Module,
+    module: Arc<Module>,
+    checked: bool,
     /// The pipelines of the module's kernels, in its order.
     kernels: Vec<Once<Arc<HostPipeline>>>,
 }
@@ -84,9 +87,9 @@ impl std::fmt::Debug for HostLibrary {
 }
 
 impl HostLibrary {
-    fn new(module: Module) -> HostLibrary {
+    fn new(module: Module, checked: bool) -> HostLibrary {
         let kernels = module.kernels().iter().map(|_| Once::default()).collect();
-        HostLibrary { module, kernels }
+        HostLibrary { module: Arc::new(module), checked, kernels }
     }
 
     /// The pipeline of the kernel at `index`, compiled if nobody has asked for it yet.
@@ -103,7 +106,8 @@ impl HostLibrary {
                     info.name
                 ));
             }
-            Ok(Arc::new(HostPipeline::new(info, native)))
+            let checks = self.checked.then(|| Checks::new(&self.module, info));
+            Ok(Arc::new(HostPipeline::new(info, native, checks)))
         })
     }
 }
@@ -177,7 +181,7 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
 "#;
 
     fn device(threads: usize) -> HostDevice {
-        HostDevice::new(Options { threads, pool_bytes: 1 << 28 })
+        HostDevice::new(Options { threads, pool_bytes: 1 << 28, checked: false })
     }
 
     fn kernel(device: &HostDevice, name: &str) -> Arc<dyn Pipeline> {
@@ -199,7 +203,7 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
     }
 
     fn bound(buffer: &BufferRef) -> Option<Argument> {
-        Some(Argument::Buffer { buffer: buffer.clone(), offset: 0 })
+        Some(Argument::Buffer { buffer: buffer.clone(), offset: 0, extent: None })
     }
 
     fn bytes(value: u32) -> Option<Argument> {
@@ -213,7 +217,13 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
         threadgroup_memory: &[u32],
         grid: Grid,
     ) -> crate::Result<()> {
-        commands.dispatch(&Dispatch { pipeline, arguments, threadgroup_memory, grid })
+        commands.dispatch(&Dispatch {
+            pipeline,
+            library: None,
+            arguments,
+            threadgroup_memory,
+            grid,
+        })
     }
 
     fn run(
@@ -341,7 +351,7 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
         let short = Some(Argument::Bytes(smallvec::smallvec![0; 2]));
         let text = refused("positions", &[bound(&out), short], &[], 32);
         assert!(text.contains("2 bytes are bound to it, but the kernel reads 4"), "{text}");
-        let odd = Some(Argument::Buffer { buffer: out.clone(), offset: 8 });
+        let odd = Some(Argument::Buffer { buffer: out.clone(), offset: 8, extent: None });
         let text = refused("positions", &[odd, bytes(0)], &[], 32);
         assert!(text.contains("offset 8 is no multiple of the 16 bytes"), "{text}");
         let text = refused("group_sums", &[bound(&out), bound(&out)], &[], 32);

@@ -8,6 +8,7 @@
 //! | [`library`], [`cache`], [`parallel`] | shader libraries, shared and compiled ahead |
 //! | [`pipeline`] | one native kernel and what it declares |
 //! | [`msl`] | MSL to native code |
+//! | [`checked`] | what the checked mode finds, told to people |
 //! | [`threads`], [`board`], [`arenas`] | the thread pool, stacks for synchronising kernels |
 //! | [`buffer`], [`pool`], [`memory`] | buffers, their reuse, where they come from |
 
@@ -26,6 +27,7 @@ pub mod arenas;
 pub mod board;
 pub mod buffer;
 pub mod cache;
+pub mod checked;
 pub mod command;
 pub mod cost;
 pub mod graph;
@@ -75,7 +77,7 @@ impl HostDevice {
     /// A device of its own, with its own pool and threads.
     pub fn new(options: Options) -> HostDevice {
         HostDevice {
-            libraries: library::Libraries::default(),
+            libraries: library::Libraries::new(options.checked),
             inner: Arc::new(Inner {
                 pool: Arc::new(pool::Pool::new(options.pool_bytes)),
                 threads: threads::Threads::new(options.threads),

@@ -11,6 +11,9 @@ pub struct Options {
     pub threads: usize,
     /// Bytes that the buffer pool may keep for reuse.
     pub pool_bytes: usize,
+    /// Whether kernels run in the checked mode: each load and store is looked at, and one that
+    /// must not be is an error (see [`super::checked`]).
+    pub checked: bool,
 }
 
 impl Default for Options {
@@ -19,13 +22,15 @@ impl Default for Options {
         Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             pool_bytes: pool::Pool::default_bound(),
+            checked: false,
         }
     }
 }
 
 impl Options {
     /// The defaults, with what the environment says: `ETMETAL_THREADS`, a number of threads;
-    /// `ETMETAL_POOL_BYTES`, a number of bytes, with `K`, `M` or `G` for powers of 1024.
+    /// `ETMETAL_POOL_BYTES`, a number of bytes, with `K`, `M` or `G` for powers of 1024;
+    /// `ETMETAL_CHECKED`, `1` or `0`.
     ///
     /// # Errors
     /// A variable is set to something else.
@@ -54,6 +59,19 @@ impl Options {
                 )
             })?;
         }
+        if let Some(text) = set("ETMETAL_CHECKED") {
+            options.checked = match text.trim() {
+                "1" => true,
+                "0" => false,
+                _ => {
+                    return Err(err!(
+                        InvalidArgument,
+                        "ETMETAL_CHECKED={text:?}: give 1 to check what kernels load and store, \
+                         or 0"
+                    ));
+                }
+            };
+        }
         Ok(options)
     }
 }
@@ -81,6 +99,8 @@ mod tests {
         assert_eq!(with("", "").unwrap(), Options::default());
         assert_eq!(with("ETMETAL_THREADS", "").unwrap(), Options::default());
         assert_eq!(with("ETMETAL_THREADS", " 3 ").unwrap().threads, 3);
+        assert!(with("ETMETAL_CHECKED", "1").unwrap().checked);
+        assert!(!with("ETMETAL_CHECKED", "0").unwrap().checked);
         for (text, bytes) in
             [("0", 0), ("123", 123), ("4k", 4096), ("2 M", 2 << 20), ("1G", 1 << 30)]
         {
@@ -98,6 +118,7 @@ mod tests {
             ("ETMETAL_POOL_BYTES", "G"),
             ("ETMETAL_POOL_BYTES", "99999999999999G"),
             ("ETMETAL_POOL_BYTES", "é"),
+            ("ETMETAL_CHECKED", "yes"),
         ] {
             let error = with(name, value).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

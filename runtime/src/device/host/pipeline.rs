@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use super::LIMITS;
+use super::checked::Checks;
 use super::cost::Cost;
 use super::msl::{self, Entry, KernelInfo, LaunchMode, Native};
 use crate::device::Pipeline;
@@ -20,8 +21,10 @@ pub struct HostPipeline {
     pub(super) max_threads: u32,
     pub(super) static_memory: u32,
     pub(super) cost: Cost,
+    /// What the checked mode needs; `None` without it.
+    pub(super) checks: Option<Checks>,
     /// What keeps the code that `entry` points to.
-    pub(super) _code: Option<Native>,
+    pub(super) code: Option<Native>,
 }
 
 /// A parameter that a dispatch must bind.
@@ -85,7 +88,7 @@ fn alignment(ty: &str) -> Option<usize> {
 
 impl HostPipeline {
     /// The pipeline of a compiled kernel.
-    pub(super) fn new(info: &KernelInfo, code: Native) -> HostPipeline {
+    pub(super) fn new(info: &KernelInfo, code: Native, checks: Option<Checks>) -> HostPipeline {
         let indexed = |of: fn(&msl::Parameter) -> Option<Parameter>| {
             let mut parameters: Vec<_> = info.parameters.iter().filter_map(of).collect();
             parameters.sort_by_key(|p| p.index);
@@ -101,7 +104,8 @@ impl HostPipeline {
             max_threads: info.max_total_threads.map_or(most, |n| n.min(most)),
             static_memory: code.static_threadgroup_memory,
             cost: Cost::guess(info.mode),
-            _code: Some(code),
+            checks,
+            code: Some(code),
         }
     }
 }

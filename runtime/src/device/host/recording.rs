@@ -16,7 +16,7 @@ use super::pipeline::HostPipeline;
 use super::threads::Threads;
 use crate::Result;
 use crate::device::{Argument, BufferRef, Dispatch, Executable, Operand, Pipeline};
-use crate::error::err;
+use crate::error::{Context as _, err};
 
 /// A recording with room for more commands than this is not kept for reuse.
 const MOST_KEPT: usize = 1 << 14;
@@ -31,7 +31,7 @@ pub struct Recording {
     commands: Vec<Command>,
     /// Buffers of the kernel arguments, kept alive.
     buffers: Vec<BufferRef>,
-    /// Addresses of kernel arguments, and the bytes from there to the ends of their buffers.
+    /// Addresses of kernel arguments, and the bytes that belong to each from there on.
     addresses: Vec<*mut c_void>,
     sizes: Vec<u64>,
     /// Inline arguments. As this may move while it grows, addresses into it are set at the end.
@@ -60,6 +60,8 @@ struct InlineArgument {
 enum Command {
     Dispatch {
         pipeline: Arc<dyn Pipeline>,
+        /// The shader library's name, where a message may want it.
+        library: Option<Arc<str>>,
         launch: Launch,
         /// Index of its first argument in `addresses` and `sizes`.
         arguments: usize,
@@ -138,18 +140,21 @@ impl Recording {
         }
         launch.buffer_count = dispatch.arguments.len() as u64;
         let pipeline = dispatch.pipeline.clone();
-        self.commands.push(Command::Dispatch { pipeline, launch, arguments });
+        let wants_name = host_pipeline(&pipeline)?.checks.is_some();
+        let library = dispatch.library.filter(|_| wants_name).cloned();
+        self.commands.push(Command::Dispatch { pipeline, library, launch, arguments });
         Ok(())
     }
 
     fn argument(&mut self, argument: Option<&Argument>) {
         let (address, size) = match argument {
             None => (std::ptr::null_mut(), 0),
-            Some(Argument::Buffer { buffer, offset }) => {
+            Some(Argument::Buffer { buffer, offset, extent }) => {
                 self.buffers.push(buffer.clone());
                 // SAFETY: `check_arguments` found the offset inside the buffer or at its end.
                 let address = unsafe { buffer.contents().add(*offset) };
-                (address.cast(), buffer.len() - offset)
+                let rest = buffer.len() - offset;
+                (address.cast(), extent.map_or(rest, |extent| extent.min(rest)))
             }
             Some(Argument::Bytes(bytes)) => {
                 let (address, inline) = (self.addresses.len(), self.inline.len());
@@ -226,14 +231,14 @@ impl Recording {
         }
         let (addresses, sizes) = (&self.addresses, &self.sizes);
         self.commands.iter_mut().try_for_each(|command| match command {
-            Command::Dispatch { pipeline, launch, arguments } => {
+            Command::Dispatch { pipeline, library, launch, arguments } => {
                 launch.buffers = addresses[*arguments..].as_ptr();
                 launch.sizes = sizes[*arguments..].as_ptr();
                 let pipeline = host_pipeline(pipeline)?;
                 // SAFETY: `prepare` made the launch; its arguments were checked by it and are
                 // kept alive by the recording.
                 unsafe { launch::run(pipeline, launch, threads, arenas) }
-                    .map_err(|error| error.context(format_args!("kernel {:?}", pipeline.name)))
+                    .context(|| describe(pipeline, library.as_deref()))
             }
             Command::Copy { src, dst, len } => in_parts(*len, threads, |part| {
                 // SAFETY: both ranges lie inside live buffers and do not overlap, and parts
@@ -271,6 +276,13 @@ impl Inline {
     }
 }
 
+fn describe(pipeline: &HostPipeline, library: Option<&str>) -> String {
+    match library {
+        Some(library) => format!("kernel {:?} of shader library {library:?}", pipeline.name),
+        None => format!("kernel {:?}", pipeline.name),
+    }
+}
+
 fn host_pipeline(pipeline: &Arc<dyn Pipeline>) -> Result<&HostPipeline> {
     pipeline.as_any().downcast_ref().ok_or_else(|| {
         err!(
@@ -289,7 +301,7 @@ mod tests {
     use crate::device::{CommandBuffer, Device, Grid, PoolStats};
 
     fn device() -> HostDevice {
-        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 28 })
+        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 28, checked: false })
     }
 
     fn zeroed(device: &HostDevice, words: usize) -> BufferRef {
@@ -309,7 +321,7 @@ mod tests {
     }
 
     fn bound(buffer: &BufferRef, offset: usize) -> Option<Argument> {
-        Some(Argument::Buffer { buffer: buffer.clone(), offset })
+        Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None })
     }
 
     fn dispatch(
@@ -318,7 +330,13 @@ mod tests {
         arguments: &[Option<Argument>],
         grid: Grid,
     ) -> Result<()> {
-        commands.dispatch(&Dispatch { pipeline, arguments, threadgroup_memory: &[], grid })
+        commands.dispatch(&Dispatch {
+            pipeline,
+            library: None,
+            arguments,
+            threadgroup_memory: &[],
+            grid,
+        })
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub fn pipeline(name: &str, entry: Entry, mode: LaunchMode) -> HostPipeline {
         max_threads: 1024,
         static_memory: 0,
         cost: Cost::guess(mode),
-        _code: None,
+        checks: None,
+        code: None,
     }
 }
 

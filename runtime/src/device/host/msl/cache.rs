@@ -12,7 +12,9 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
@@ -47,14 +49,19 @@ fn directory_from(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Cache {
     dir: Option<PathBuf>,
+    /// Whether the leftovers of other processes were looked for.
+    swept: Once,
 }
+
+/// What a process leaves in the cache for longer than this, it left because it was killed.
+const LEFTOVER_AFTER: Duration = Duration::from_secs(3600);
 
 impl Cache {
     /// Opens the cache in `dir`, making the directory if there is none. A directory that others
     /// can write to, or that cannot be made, is not used: libraries are loaded from it.
     pub(crate) fn open(dir: &Path) -> Cache {
         let usable = create_private(dir).is_ok() && is_private(dir);
-        Cache { dir: usable.then(|| dir.to_path_buf()) }
+        Cache { dir: usable.then(|| dir.to_path_buf()), swept: Once::new() }
     }
 
     /// The directory, if there is a usable one.
@@ -82,6 +89,7 @@ impl Cache {
     /// # Errors
     /// Neither the cache nor the system's temporary directory can be written to.
     pub(crate) fn scratch(&self) -> Result<Scratch> {
+        self.swept.call_once(|| self.dir.iter().for_each(|dir| sweep(dir)));
         let places = self.dir.iter().cloned().chain([std::env::temp_dir()]);
         let mut last = None;
         for place in places {
@@ -121,6 +129,23 @@ impl Cache {
     }
 }
 
+/// Removes what processes that were killed have left: they cannot do it themselves.
+fn sweep(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let temporary = PURPOSES.iter().any(|purpose| {
+            name.as_bytes().strip_prefix(b".").is_some_and(|n| n.starts_with(purpose.as_bytes()))
+        });
+        let changed = entry.metadata().and_then(|m| m.modified());
+        let old = |time: SystemTime| time.elapsed().is_ok_and(|age| age > LEFTOVER_AFTER);
+        if temporary && changed.is_ok_and(old) {
+            let path = entry.path();
+            _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        }
+    }
+}
+
 /// A directory that is removed with its contents when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
@@ -130,7 +155,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     fn create(parent: &Path) -> io::Result<Scratch> {
         for _ in 0..100 {
-            let path = parent.join(unique_name("build"));
+            let path = parent.join(unique_name(BUILD));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Scratch { path }),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -154,7 +179,7 @@ impl Drop for Scratch {
 /// Writes a file so that readers see the old contents or the new, never a part.
 fn write_atomically(path: &Path, contents: &[u8]) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
-    let temporary = parent.join(unique_name("write"));
+    let temporary = parent.join(unique_name(WRITE));
     let written = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -180,13 +205,18 @@ fn is_private(dir: &Path) -> bool {
     fs::metadata(dir).is_ok_and(|m| m.uid() == user && m.permissions().mode() & 0o022 == 0)
 }
 
+/// What temporary names are for, and start with behind a dot.
+const BUILD: &str = "build-";
+const WRITE: &str = "write-";
+const PURPOSES: [&str; 2] = [BUILD, WRITE];
+
 /// A file name that no other thread or process uses at this moment.
 fn unique_name(purpose: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let nanos = now.map_or(0, |d| d.subsec_nanos());
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    format!(".{purpose}-{}-{count}-{nanos:08x}", std::process::id())
+    format!(".{purpose}{}-{count}-{nanos:08x}", std::process::id())
 }
 
 /// A key made of several parts; none can run into the next.
@@ -268,6 +298,33 @@ mod tests {
         let left = scratch.path().to_path_buf();
         drop(scratch);
         assert!(!left.exists());
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - 2 * LEFTOVER_AFTER;
+        let age = |path: &Path| fs::File::open(path).unwrap().set_modified(old).unwrap();
+        for (name, is_old) in [(".build-1-0-0", true), (".build-2-0-0", false)] {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("kernel.so"), b"half").unwrap();
+            if is_old {
+                age(&path);
+            }
+        }
+        for name in [".write-1-0-0", ".other", "a.kernel"] {
+            fs::write(dir.path().join(name), b"").unwrap();
+            age(&dir.path().join(name));
+        }
+        let cache = Cache::open(dir.path());
+        drop(cache.scratch().unwrap());
+        let mut left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, [".build-2-0-0", ".other", "a.kernel"]);
     }
 
     #[test]

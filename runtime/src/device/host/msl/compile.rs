@@ -289,7 +289,7 @@ pub(crate) fn load(path: &Path, mode: LaunchMode) -> Result<Native> {
              threadgroup has {MAX_THREADGROUP_MEMORY}"
         ));
     }
-    Ok(Native { entry, mode, static_threadgroup_memory, library })
+    Ok(Native { entry, mode, static_threadgroup_memory, library, file: None })
 }
 
 /// A loaded shared library, closed on drop.

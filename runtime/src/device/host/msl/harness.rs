@@ -22,7 +22,7 @@ pub(crate) fn toolchain() -> &'static Arc<Toolchain> {
 /// The system's compiler with another cache directory.
 pub(crate) fn toolchain_at(cache: &Path) -> Arc<Toolchain> {
     let search = Search { path: std::env::var_os("PATH"), ..Search::default() };
-    Toolchain::find_with(&search, cache).unwrap()
+    Toolchain::find_with(&search, cache, false).unwrap()
 }
 
 /// A fiber arena of this thread.
@@ -125,8 +125,9 @@ impl<'a> Dispatch<'a> {
             grid: self.grid,
             group: self.group,
             groups,
-            reserved: 0,
+            writable: u32::MAX,
             threadgroup_lengths: self.threadgroup_lengths,
+            fault: std::ptr::null_mut(),
         };
         let count = |extent: [u32; 3]| extent.iter().map(|&n| u64::from(n)).product::<u64>();
         let own;

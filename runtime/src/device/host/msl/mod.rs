@@ -18,6 +18,11 @@
 //! page (one for each of 1024 fibers per worker would exhaust the system's mappings); instead a
 //! function whose frame is larger than 64 KiB does not compile, and MSL has no recursion.
 //!
+//! In the checked mode ([`Toolchain::find`]) every kernel runs on fibers, and each load and store
+//! is looked at before it is done (`include/checked.h`, `include/races.h`). What must not be done
+//! is left undone, noted in a [`Fault`], and placed in the source by the debug information of the
+//! compiled kernel (`places`).
+//!
 //! There is no thread-local state: a variable per library would exhaust static TLS after some
 //! hundred kernels.
 
@@ -28,6 +33,7 @@ mod compile;
 mod declarations;
 mod diagnostics;
 mod emit;
+mod fault;
 #[cfg(test)]
 mod harness;
 mod headers;
@@ -35,6 +41,7 @@ mod kernels;
 mod lex;
 mod module;
 mod parameters;
+mod places;
 mod rewrite;
 mod stored;
 mod strict;
@@ -45,9 +52,11 @@ mod version;
 mod waiting;
 
 pub use cache::cache_dir;
+pub use fault::{Fault, FaultKind, Threadgroup};
 pub use kernels::KernelInfo;
 pub use module::{Module, Native, compile_all};
 pub use parameters::{Access, Parameter, ParameterKind};
+pub use places::Place;
 pub use toolchain::Toolchain;
 
 /// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.
@@ -66,10 +75,12 @@ pub struct Launch {
     pub group: [u32; 3],
     /// Threadgroups of the grid (edge groups included).
     pub groups: [u32; 3],
-    /// Reserved, 0.
-    pub reserved: u32,
+    /// A bit for each buffer that the kernel may write to (for the checked mode).
+    pub writable: u32,
     /// Bytes of each `threadgroup` argument, by threadgroup index.
     pub threadgroup_lengths: [u32; 8],
+    /// Where code of the checked mode notes what it stopped; null for other code.
+    pub fault: *mut Fault,
 }
 
 /// `extern "C" void entry(const Launch*, void* arena, uint64_t begin, uint64_t end)`.

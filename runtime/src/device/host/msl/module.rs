@@ -1,5 +1,6 @@
 //! One shader source, from text to loaded kernels.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::cache;
@@ -7,6 +8,7 @@ use super::compile;
 use super::diagnostics;
 use super::kernels::{KernelInfo, analyse};
 use super::lex::lex;
+use super::places::{self, Place};
 use super::rewrite::{Rewritten, rewrite};
 use super::stored;
 use super::strict;
@@ -38,7 +40,7 @@ impl Module {
         let name = format!("{key}.kernels");
         let stored = toolchain.cache().read_text(&name).and_then(|t| stored::read_kernels(&t));
         let rewritten = OnceLock::new();
-        let kernels = match stored {
+        let mut kernels = match stored {
             Some(kernels) => kernels,
             None => {
                 let (kernels, text) = analyse_source(source, toolchain)?;
@@ -47,6 +49,10 @@ impl Module {
                 kernels
             }
         };
+        if toolchain.checked() {
+            // Only on a fiber does a thread know which it is.
+            kernels.iter_mut().for_each(|kernel| kernel.mode = LaunchMode::Fibers);
+        }
         let toolchain = toolchain.clone();
         Ok(Module { source: source.to_string(), toolchain, key, kernels, rewritten })
     }
@@ -74,7 +80,8 @@ impl Module {
         let key = cache::key(&[self.key.as_bytes(), kernel.as_bytes()]);
         let name = format!("{key}.kernel");
         let known = cache.read_text(&name).and_then(|digest| cache.library(&key, digest.trim()));
-        if let Some(native) = known.and_then(|path| compile::load(&path, info.mode).ok()) {
+        let load = |path: &Path| self.load(path, info.mode);
+        if let Some(native) = known.and_then(|path| load(&path).ok()) {
             return Ok(native);
         }
         let scratch = cache.scratch()?;
@@ -82,13 +89,35 @@ impl Module {
         compile::compile(&self.source, self.rewritten()?, info, &self.toolchain, &made)?;
         match cache.keep_library(&key, &made) {
             Some((path, digest)) => {
-                let native = compile::load(&path, info.mode)?;
+                let native = load(&path)?;
                 cache.write_text(&name, &digest);
                 Ok(native)
             }
             // The file may go once it is loaded.
-            None => compile::load(&made, info.mode),
+            None => load(&made),
         }
+    }
+
+    fn load(&self, path: &Path, mode: LaunchMode) -> Result<Native> {
+        let mut native = compile::load(path, mode)?;
+        if self.toolchain.checked() {
+            let unreadable = |e| err!(System, "cannot read {}: {e}", path.display());
+            native.file = Some(std::fs::read(path).map_err(unreadable)?);
+        }
+        Ok(native)
+    }
+
+    /// Where an instruction of one of its kernels stands in the source, with the text of that
+    /// line; `address` is the one behind it, in bytes from the start of the kernel's library.
+    /// `None` if it is not of the shader, or was not compiled for the checked mode.
+    pub fn place(&self, native: &Native, address: u32) -> Option<(Place, &str)> {
+        let mut place = places::find(native.file.as_ref()?, address)?;
+        place.column = match self.rewritten() {
+            Ok(shader) if place.column > 0 => shader.source_column(place.line, place.column),
+            _ => 0,
+        };
+        let text = self.source.lines().nth(place.line as usize - 1)?;
+        Some((place, text.trim()))
     }
 
     fn rewritten(&self) -> Result<&Rewritten> {
@@ -122,6 +151,8 @@ pub struct Native {
     pub static_threadgroup_memory: u32,
     #[expect(dead_code, reason = "held so that the code stays loaded")]
     pub(super) library: compile::Library,
+    /// The library's file with its debug information; only in the checked mode.
+    pub(super) file: Option<Vec<u8>>,
 }
 
 /// Compiles several kernels at once, on at most `threads` threads; results in the order of the

@@ -78,6 +78,16 @@ pub struct Parameter {
     pub kind: ParameterKind,
 }
 
+impl Parameter {
+    /// Its buffer index, if it is a buffer that the kernel may write to.
+    pub fn writable_buffer(&self) -> Option<u32> {
+        match self.kind {
+            ParameterKind::Buffer { index, access: Access::ReadWrite, .. } => Some(index),
+            _ => None,
+        }
+    }
+}
+
 /// What is known of a parameter before indices are given out.
 struct RawParameter<'t, 's> {
     first: &'t Token<'s>,

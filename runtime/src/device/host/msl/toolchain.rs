@@ -28,6 +28,8 @@ pub struct Toolchain {
     command: Vec<OsString>,
     version: u32,
     is_zig: bool,
+    /// Whether it compiles kernels for the checked mode.
+    checked: bool,
     description: String,
     cache: Cache,
     /// Identifies compiler, flags, headers and processor: the start of every cache key.
@@ -40,21 +42,28 @@ impl Toolchain {
     /// Finds the compiler, by the first of these that is there: the command in `ETMETAL_CLANG`
     /// (words separated by spaces), `clang++-22` down to `clang++-15` and `clang++` on `PATH`,
     /// the command in the file `etmetal/msl-compiler` (one argument per line) beside the library
-    /// or program that contains this code, or in `../lib` from there.
+    /// or program that contains this code, or in `../lib` from there. With `checked`, what it
+    /// compiles is for the checked mode.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound), saying what was tried and how to install one.
-    pub fn find() -> Result<Arc<Toolchain>> {
-        Self::find_with(&Search::from_environment(), &cache_dir())
+    pub fn find(checked: bool) -> Result<Arc<Toolchain>> {
+        Self::find_with(&Search::from_environment(), &cache_dir(), checked)
     }
 
     /// As [`find`](Self::find), with another environment and cache directory.
-    pub(crate) fn find_with(search: &Search, cache_dir: &Path) -> Result<Arc<Toolchain>> {
+    pub(crate) fn find_with(
+        search: &Search,
+        cache_dir: &Path,
+        checked: bool,
+    ) -> Result<Arc<Toolchain>> {
         let cache = Cache::open(cache_dir);
         let mut tried = Vec::new();
         for (origin, command) in search.candidates() {
             match identify(&command, &cache) {
-                Ok(found) => return Ok(Arc::new(Self::new(command, found, &origin, cache))),
+                Ok(found) => {
+                    return Ok(Arc::new(Self::new(command, found, &origin, cache, checked)));
+                }
                 Err(why) => tried.push(format!("{origin}: {why}")),
             }
             if origin == ETMETAL_CLANG {
@@ -70,13 +79,20 @@ impl Toolchain {
         ))
     }
 
-    fn new(command: Vec<OsString>, found: Identified, origin: &str, cache: Cache) -> Self {
+    fn new(
+        command: Vec<OsString>,
+        found: Identified,
+        origin: &str,
+        cache: Cache,
+        checked: bool,
+    ) -> Self {
         let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let description = format!("clang {} ({origin}: {})", found.version, words.join(" "));
         let mut toolchain = Toolchain {
             command,
             version: found.version,
             is_zig: found.is_zig,
+            checked,
             description,
             cache,
             identity: Vec::new(),
@@ -102,6 +118,11 @@ impl Toolchain {
     /// What was found and where, for people: `clang 19 (PATH: /usr/bin/clang++-19)`.
     pub fn describe(&self) -> &str {
         &self.description
+    }
+
+    /// Whether it compiles kernels for the checked mode.
+    pub fn checked(&self) -> bool {
+        self.checked
     }
 
     pub(crate) fn cache(&self) -> &Cache {
@@ -146,6 +167,7 @@ impl Toolchain {
         flags.extend(LANGUAGE_FLAGS);
         flags.extend(STRICT_FLAGS);
         flags.extend(CODE_FLAGS);
+        flags.extend(if self.checked { &CHECKED_FLAGS[..] } else { &FAST_FLAGS[..] });
         if cfg!(target_arch = "x86_64") {
             flags.push("-mprefer-vector-width=512");
             if self.version >= 16 {
@@ -186,8 +208,7 @@ const STRICT_FLAGS: [&str; 4] =
 
 /// Code generation. Safe math: AOTInductor expects IEEE results, without contraction.
 /// A fiber's stack is small, so a frame that would not fit is an error (see `fiber.h`).
-const CODE_FLAGS: [&str; 14] = [
-    "-O3",
+const CODE_FLAGS: [&str; 13] = [
     "-fPIC",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -201,6 +222,30 @@ const CODE_FLAGS: [&str; 14] = [
     "-mno-red-zone",
     "-Wframe-larger-than=65536",
     "-Werror=frame-larger-than",
+];
+
+/// Without the checked mode.
+const FAST_FLAGS: [&str; 1] = ["-O3"];
+
+/// With the checked mode: every load and store is preceded by a call of `checked.h`, none left
+/// out because a check of the same address stands before it (a store after a load is a check of
+/// its own). The sanitizer is given to the compiler behind its driver, which would link a library
+/// and knows it on few platforms. Debug information leads from a call to the line.
+const CHECKED_FLAGS: [&str; 14] = [
+    "-DMSL_CHECKED=1",
+    "-O1",
+    "-gline-tables-only",
+    "-fdebug-compilation-dir=.",
+    "-Xclang",
+    "-fsanitize=address",
+    "-mllvm",
+    "-asan-instrumentation-with-call-threshold=0",
+    "-mllvm",
+    "-asan-opt-same-temp=0",
+    "-mllvm",
+    "-asan-stack=0",
+    "-mllvm",
+    "-asan-globals=0",
 ];
 
 /// Origin of the explicitly chosen compiler.

@@ -1,6 +1,6 @@
 // Atomics and memory flags.
 #pragma once
-#include "vec.h"
+#include "fiber.h"
 
 namespace metal {
 
@@ -53,6 +53,22 @@ MSL_INLINE void atomic_thread_fence(mem_flags, memory_order order = memory_order
 
 namespace msl {
 
+// Tells the checked mode that what is done meanwhile is atomic.
+struct AtomicScope {
+#ifdef MSL_CHECKED
+  MSL_INLINE AtomicScope() { set(true); }
+  MSL_INLINE ~AtomicScope() { set(false); }
+  static MSL_INLINE void set(bool atomic) {
+    compiler_fence();
+    context()->races.atomic = atomic;
+    compiler_fence();
+  }
+#else
+  MSL_INLINE AtomicScope() {}
+#endif
+};
+#define MSL_ATOMIC const msl::AtomicScope atomic_scope
+
 // The type whose address an atomic function takes, whatever its qualifiers.
 template <class T>
 MSL_INLINE T* atomic_address(const volatile metal::_atomic<T>* object) {
@@ -100,17 +116,20 @@ namespace metal {
 
 template <class T>
 MSL_INLINE T atomic_load_explicit(const volatile _atomic<T>* object, memory_order order) {
+  MSL_ATOMIC;
   T value;
   __atomic_load(msl::atomic_address(object), &value, order);
   return value;
 }
 template <class T, class U>
 MSL_INLINE void atomic_store_explicit(volatile _atomic<T>* object, U value, memory_order order) {
+  MSL_ATOMIC;
   T desired = T(value);
   __atomic_store(msl::atomic_address(object), &desired, order);
 }
 template <class T, class U>
 MSL_INLINE T atomic_exchange_explicit(volatile _atomic<T>* object, U value, memory_order order) {
+  MSL_ATOMIC;
   T desired = T(value), old;
   __atomic_exchange(msl::atomic_address(object), &desired, &old, order);
   return old;
@@ -119,6 +138,7 @@ template <class T, class U>
 MSL_INLINE bool atomic_compare_exchange_weak_explicit(volatile _atomic<T>* object, T* expected,
                                                       U desired, memory_order success,
                                                       memory_order failure) {
+  MSL_ATOMIC;
   T wanted = T(desired);
   return __atomic_compare_exchange(msl::atomic_address(object), expected, &wanted, true, success,
                                    failure);
@@ -130,6 +150,7 @@ MSL_INLINE bool atomic_compare_exchange_weak_explicit(volatile _atomic<T>* objec
   MSL_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T>* object, U operand,         \
                                               memory_order order) {                           \
     msl::check_fetch_##name<T>();                                                             \
+    MSL_ATOMIC;                                                                               \
     T value = T(operand);                                                                     \
     if constexpr (is_integral_v<T> && !is_same_v<T, bool>)                                    \
       return builtin(msl::atomic_address(object), value, order);                              \
@@ -147,6 +168,7 @@ MSL_ATOMIC_FETCH(min, __atomic_fetch_min, value < old ? value : old)
   MSL_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T>* object, U operand,         \
                                               memory_order order) {                           \
     msl::check_fetch_bits<T>();                                                               \
+    MSL_ATOMIC;                                                                               \
     return builtin(msl::atomic_address(object), T(operand), order);                           \
   }
 MSL_ATOMIC_BITWISE(and, __atomic_fetch_and)
@@ -157,10 +179,12 @@ MSL_ATOMIC_BITWISE(xor, __atomic_fetch_xor)
 // Minimum and maximum that give nothing back: for ulong alone, and all that it has of the kind.
 MSL_INLINE void atomic_max_explicit(volatile _atomic<ulong>* object, ulong value,
                                     memory_order order) {
+  MSL_ATOMIC;
   __atomic_fetch_max(msl::atomic_address(object), value, order);
 }
 MSL_INLINE void atomic_min_explicit(volatile _atomic<ulong>* object, ulong value,
                                     memory_order order) {
+  MSL_ATOMIC;
   __atomic_fetch_min(msl::atomic_address(object), value, order);
 }
 

@@ -6,12 +6,11 @@
 // code on a fiber finds the context from its stack pointer. No thread-local variable is used:
 // they would run out after some hundred kernels, each of which is a library of its own.
 #pragma once
+#include "races.h"
 #include "vec.h"
 
 namespace msl {
 
-constexpr uint max_threads = 1024;
-constexpr uint simd_width = 32;
 constexpr uint max_simdgroups = max_threads / simd_width;
 constexpr uint all_lanes = 0xffffffffu;
 
@@ -20,6 +19,10 @@ constexpr ulong arena_size = 1ul << 27;  // ARENA_SIZE in mod.rs
 constexpr ulong stack_size = 120ul << 10;
 constexpr ulong threadgroup_memory_offset = 1ul << 20;
 constexpr ulong stacks_offset = arena_size - max_threads * stack_size;
+constexpr ulong max_threadgroup_memory = 32ul << 10;  // bytes
+#ifdef MSL_CHECKED
+constexpr ulong shadow_offset = stacks_offset - max_threadgroup_memory * sizeof(Shadow);
+#endif
 
 struct Launch;
 struct Context;
@@ -68,16 +71,33 @@ struct Context {
   alignas(64) char input[max_simdgroups][simd_width * slot_bytes];
   alignas(64) char output[max_simdgroups][simd_width * slot_bytes];
 
-  char* threadgroup_memory() { return (char*)this + threadgroup_memory_offset; }
+  // What the checked mode knows of threadgroup memory.
+  Races races;
+
+  MSL_INLINE char* threadgroup_memory() { return (char*)this + threadgroup_memory_offset; }
+#ifdef MSL_CHECKED
+  MSL_INLINE Shadow* shadow() { return (Shadow*)((char*)this + shadow_offset); }
+#endif
 };
 static_assert(sizeof(Context) <= threadgroup_memory_offset, "the context overlaps other memory");
 
-#define MSL_OUT_OF_LINE __attribute__((noinline, convergent))
+#define MSL_OUT_OF_LINE __attribute__((noinline, convergent)) MSL_UNCHECKED
 
 // What identifies a SIMD operation: its place in the source. (A return address would not do:
 // clang makes copies of a loop for different conditions, and lanes in different copies would
 // seem to be in different operations.)
 #define MSL_SITE (__builtin_LINE() * 4096u + __builtin_COLUMN() % 4096u)
+
+MSL_INLINE void compiler_fence() { asm volatile("" ::: "memory"); }
+
+// Threadgroup memory is everybody's again: a barrier has opened, or a group starts.
+MSL_INLINE void threadgroup_memory_is_shared(Context* c) {
+#ifdef MSL_CHECKED
+  start_epoch(c->races, c->shadow(), max_threadgroup_memory);
+#else
+  (void)c;
+#endif
+}
 
 // The context of the running fiber.
 MSL_INLINE Context* context() {
@@ -206,6 +226,7 @@ MSL_INLINE void enqueue_lanes(Context* c, uint simdgroup, uint lanes, uint excep
 constexpr uint no_thread = ~0u;
 
 inline MSL_OUT_OF_LINE void release_barrier(Context* c, uint except) {
+  threadgroup_memory_is_shared(c);
   reserve_queue(c, c->thread_count);
   for (uint s = 0; s * simd_width < c->thread_count; s++) {
     uint lanes = c->simdgroups[s].at_barrier;
@@ -242,6 +263,7 @@ inline MSL_OUT_OF_LINE void resolve(Context* c) {
         mask |= 1u << lane;
     }
     c->complete[first](c, s, mask);
+    lanes_met(c->races, s, mask);
     release_lanes(c, s, mask, no_thread);
     group.divergent = group.waiting != 0;
     progress = true;
@@ -276,7 +298,7 @@ MSL_INLINE void* stack_to_resume(Context* c, uint me) {
 }
 
 // What runs on a new stack: one thread after the other, until a waiting one can go on.
-inline void fiber_main() {
+MSL_UNCHECKED inline void fiber_main() {
   Context* c = context();
   for (;;) {
     while (c->next < c->thread_count) {
@@ -325,6 +347,7 @@ inline MSL_OUT_OF_LINE void* enter_simd_operation(Context* c, Complete complete,
   if (all_here && !group.divergent) {
     uint mask = group.waiting;
     complete(c, s, mask);
+    lanes_met(c->races, s, mask);
     release_lanes(c, s, mask, thread);
     return nullptr;
   }
@@ -341,8 +364,6 @@ inline MSL_OUT_OF_LINE void* enter_barrier(Context* c) {
   }
   return stack_to_resume(c, thread);
 }
-
-MSL_INLINE void compiler_fence() { asm volatile("" ::: "memory"); }
 
 MSL_INLINE void wait_at_barrier() {
   Context* c = context();
@@ -365,6 +386,10 @@ inline MSL_OUT_OF_LINE void run_group(Context* c) {
     group.live = lanes >= simd_width ? all_lanes : (1u << lanes) - 1;
     group.waiting = group.at_barrier = 0;
   }
+#ifdef MSL_CHECKED
+  start_clocks(c->races, count);
+  threadgroup_memory_is_shared(c);
+#endif
   void* stack = new_stack(c);
   switch_stack(&c->worker_stack, stack);
 }

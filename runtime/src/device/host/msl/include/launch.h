@@ -1,8 +1,11 @@
 // Kernel arguments and the entry of a kernel.
 #pragma once
 #include "fiber.h"
+#include "threadgroup.h"
 
 namespace msl {
+
+struct Fault;
 
 // What an entry gets to know about one dispatch; `Launch` in mod.rs.
 struct Launch {
@@ -10,8 +13,9 @@ struct Launch {
   const ulong* sizes;
   ulong buffer_count;
   uint grid[3], group[3], groups[3];
-  uint reserved;
+  uint writable;  // a bit for each buffer that the kernel may write to
   uint threadgroup_lengths[8];
+  Fault* fault;   // null without MSL_CHECKED
 };
 
 using metal::uint3;
@@ -116,27 +120,11 @@ struct Argument<const T&, Buffer<Index>> {
   MSL_INLINE const T& get(const Thread&) const { return value; }
 };
 
-// Static threadgroup variables come first, then the threadgroup arguments by their index.
-extern "C" {
-#if defined(__APPLE__)
-extern char msl_static_start[] __asm("section$start$__DATA$msl_tg");
-extern char msl_static_stop[] __asm("section$end$__DATA$msl_tg");
-#define MSL_THREADGROUP_SECTION "__DATA,msl_tg"
-#else
-extern char msl_static_start[] __asm("__start_msl_tg") __attribute__((visibility("hidden"), weak));
-extern char msl_static_stop[] __asm("__stop_msl_tg") __attribute__((visibility("hidden"), weak));
-#define MSL_THREADGROUP_SECTION "msl_tg"
-#endif
-}
-MSL_INLINE uint static_threadgroup_bytes() { return (uint)(msl_static_stop - msl_static_start); }
-
-MSL_INLINE ulong aligned_length(ulong bytes) { return (bytes + 63) & ~63ul; }
 template <class T, uint Index>
 struct Argument<T*, ThreadgroupBuffer<Index>> {
   ulong offset;
-  MSL_INLINE Argument(const Launch* l) : offset(aligned_length(static_threadgroup_bytes())) {
-    for (uint i = 0; i < Index; i++) offset += aligned_length(l->threadgroup_lengths[i]);
-  }
+  MSL_INLINE Argument(const Launch* l)
+      : offset(threadgroup_argument_offset(l->threadgroup_lengths, Index)) {}
   MSL_INLINE T* get(const Thread& t) const {
     return (T*)(t.context->threadgroup_memory() + offset);
   }
@@ -147,18 +135,6 @@ struct Argument<T&, ThreadgroupBuffer<Index>> {
   MSL_INLINE Argument(const Launch* l) : pointer(l) {}
   MSL_INLINE T& get(const Thread& t) const { return *pointer.get(t); }
 };
-
-// Declares a threadgroup variable. The static object only reserves an offset (the linker lays
-// out the section and knows its size); the memory is the arena's.
-#define MSL_THREADGROUP(name, dimensions, ...)                                             \
-  typedef __VA_ARGS__ name##_element;                                                      \
-  typedef name##_element name##_type dimensions;                                           \
-  alignas(name##_type) alignas(16) static char name##_place[sizeof(name##_type)]           \
-      __attribute__((section(MSL_THREADGROUP_SECTION), used));                             \
-  name##_type& name = *(name##_type*)msl::threadgroup_address(name##_place)
-MSL_INLINE char* threadgroup_address(const char* place) {
-  return context()->threadgroup_memory() + (place - msl_static_start);
-}
 
 // --- calling the kernel
 
@@ -188,6 +164,16 @@ struct ArgumentList<Bound<P, Binding>, Rest...> {
 };
 
 MSL_INLINE uint at_most(uint a, uint b) { return a < b ? a : b; }
+
+// Whether a thread of this dispatch did what it must not do.
+MSL_INLINE bool has_fault(const Launch* l) {
+#ifdef MSL_CHECKED
+  return l->fault && __atomic_load_n((const uint*)l->fault, __ATOMIC_RELAXED) != 0;
+#else
+  (void)l;
+  return false;
+#endif
+}
 
 // `Kernel` with its parameters bound to `Bindings`, in order.
 template <auto Kernel, class... Bindings>
@@ -247,11 +233,11 @@ struct Run {
   }
 
   // A synchronising kernel: the linear threadgroups begin..end of the grid, x fastest.
-  static void fibers(const Launch* l, Context* c, ulong begin, ulong end) {
+  static __attribute__((flatten)) MSL_UNCHECKED void fibers(const Launch* l, Context* c, ulong begin, ulong end) {
     c->launch = l;
     c->body = &body;
     reset_stacks(c);
-    for (ulong g = begin; g < end; g++) {
+    for (ulong g = begin; g < end && !has_fault(l); g++) {
       const ulong row = g / l->groups[0];
       c->group = uint3((uint)(g % l->groups[0]), (uint)(row % l->groups[1]),
                        (uint)(row / l->groups[1]));
@@ -268,14 +254,16 @@ struct Run {
 
 #define MSL_EXPORT extern "C" __attribute__((visibility("default")))
 #define MSL_STATIC_THREADGROUP_MEMORY \
-  MSL_EXPORT uint static_threadgroup_memory() { return msl::static_threadgroup_bytes(); }
+  MSL_EXPORT MSL_UNCHECKED uint static_threadgroup_memory() {       \
+    return msl::static_threadgroup_bytes();                         \
+  }
 #define MSL_PLAIN_ENTRY(...)                                                                \
   MSL_EXPORT void entry(const msl::Launch* l, void*, ulong begin, ulong end) {              \
     msl::Run<__VA_ARGS__>::plain(l, begin, end);                                            \
   }                                                                                         \
   MSL_STATIC_THREADGROUP_MEMORY
 #define MSL_FIBERS_ENTRY(...)                                                               \
-  MSL_EXPORT void entry(const msl::Launch* l, void* arena, ulong begin, ulong end) {        \
+  MSL_EXPORT MSL_UNCHECKED void entry(const msl::Launch* l, void* arena, ulong begin, ulong end) {        \
     msl::Run<__VA_ARGS__>::fibers(l, (msl::Context*)arena, begin, end);                     \
   }                                                                                         \
   MSL_STATIC_THREADGROUP_MEMORY

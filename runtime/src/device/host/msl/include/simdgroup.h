@@ -78,7 +78,7 @@ MSL_INLINE uint lanes_of_group(uint first) {
 // The reduction over each group of `Width` lanes, for those in `mask`. A full SIMD group is
 // reduced as a tree: lanes 16 apart, then 8, 4, 2, 1.
 template <class T, class Op, uint Width>
-void reduce(Context* c, uint simdgroup, uint mask) {
+MSL_UNCHECKED void reduce(Context* c, uint simdgroup, uint mask) {
   const T* in = inputs<T>(c, simdgroup);
   T* out = outputs<T>(c, simdgroup);
   for (uint first = 0; first < simd_width; first += Width) {
@@ -103,7 +103,7 @@ void reduce(Context* c, uint simdgroup, uint mask) {
 }
 
 template <class T, class Op, uint Width, bool Inclusive>
-void scan(Context* c, uint simdgroup, uint mask) {
+MSL_UNCHECKED void scan(Context* c, uint simdgroup, uint mask) {
   const T* in = inputs<T>(c, simdgroup);
   T* out = outputs<T>(c, simdgroup);
   for (uint first = 0; first < simd_width; first += Width) {
@@ -144,7 +144,7 @@ struct RotateUp {
 // Each lane gets the value of its source lane. Where that lane does not exist or does not take
 // part, Metal leaves the result open; here it is the lane's own value.
 template <class T, class From, uint Width>
-void shuffle(Context* c, uint simdgroup, uint mask) {
+MSL_UNCHECKED void shuffle(Context* c, uint simdgroup, uint mask) {
   const T* in = inputs<T>(c, simdgroup);
   T* out = outputs<T>(c, simdgroup);
   const ushort* arguments = c->argument + simdgroup * simd_width;
@@ -163,7 +163,7 @@ struct Filled {
   T value, filling;
 };
 template <class T, class From, uint Width>
-void shuffle_and_fill(Context* c, uint simdgroup, uint mask) {
+MSL_UNCHECKED void shuffle_and_fill(Context* c, uint simdgroup, uint mask) {
   const Filled<T>* in = inputs<Filled<T>>(c, simdgroup);
   T* out = outputs<T>(c, simdgroup);
   const ushort* arguments = c->argument + simdgroup * simd_width;
@@ -181,14 +181,14 @@ void shuffle_and_fill(Context* c, uint simdgroup, uint mask) {
 }
 
 template <class T>
-void broadcast_first(Context* c, uint simdgroup, uint mask) {
+MSL_UNCHECKED void broadcast_first(Context* c, uint simdgroup, uint mask) {
   T value = inputs<T>(c, simdgroup)[__builtin_ctz(mask)];
   for (uint lane = 0; lane < simd_width; lane++) outputs<T>(c, simdgroup)[lane] = value;
 }
 
 // The lanes of each group of `Width` whose value is true, as a mask relative to the group.
 template <uint Width>
-inline void ballot(Context* c, uint simdgroup, uint mask) {
+MSL_UNCHECKED inline void ballot(Context* c, uint simdgroup, uint mask) {
   const bool* in = inputs<bool>(c, simdgroup);
   uint votes = 0;
   for (uint lanes = mask; lanes; lanes &= lanes - 1) {
@@ -202,7 +202,7 @@ inline void ballot(Context* c, uint simdgroup, uint mask) {
   }
 }
 
-inline void meet(Context*, uint, uint) {}
+MSL_UNCHECKED inline void meet(Context*, uint, uint) {}
 
 template <class Mask>
 struct Vote {

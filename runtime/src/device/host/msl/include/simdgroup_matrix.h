@@ -14,7 +14,7 @@ struct Factors {
 };
 
 // The product of the 8x8 matrices that the lanes hold, accumulated in float.
-inline void multiply_matrices(Context* c, uint simdgroup, uint) {
+MSL_UNCHECKED inline void multiply_matrices(Context* c, uint simdgroup, uint) {
   const Factors* in = inputs<Factors>(c, simdgroup);
   metal::vec<float, 2>* out = outputs<metal::vec<float, 2>>(c, simdgroup);
   float a[8][8], b[8][8], product[8][8] = {};
