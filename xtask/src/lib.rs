@@ -65,6 +65,8 @@ enum Command {
     Bench(commands::bench::Bench),
     /// Look at how libraries and models are linked: will they load where they are meant to?
     Audit(commands::audit::Audit),
+    /// List what has to be exported to models, as the linker reads it
+    Exports(commands::exports::Exports),
     /// Tell the reasons for what the last build did
     Why(commands::why::Why),
 }
@@ -87,6 +89,10 @@ impl Cli {
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Audit(audit) => audit.run().map(good),
+            Command::Exports(exports) => {
+                exports.run();
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Why(why) => why.run().map(done),
         }
     }

@@ -5,13 +5,17 @@
 //! these names have to be exported, exactly they and no others, from libetmetal or from the
 //! program that has the backend inside; and no linker may drop them because no code calls them.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
 
 use crate::audit::image::{Format, OsVersion};
 use crate::audit::shim;
 use crate::audit::target::Target;
 use crate::preset::Preset;
 use crate::preset::link::Link;
+use crate::process::quote;
 
 /// A framework that the delegate uses, with the systems that brought it.
 struct Framework {
@@ -187,6 +191,40 @@ impl<'a> Linkage<'a> {
     }
 }
 
+/// The list of exports as a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportList {
+    /// Where.
+    pub file: PathBuf,
+    /// For which linker.
+    pub target: Target,
+    /// Further names.
+    pub more: Vec<String>,
+}
+
+impl ExportList {
+    /// Writes the file, unless it is the same already: what is linked with it depends on its age.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub fn write(&self) -> Result<()> {
+        let text = export_list(&self.target, &self.more);
+        if std::fs::read_to_string(&self.file).is_ok_and(|old| old == text) {
+            return Ok(());
+        }
+        crate::audit::stage::write(&self.file, &text)
+    }
+}
+
+impl fmt::Display for ExportList {
+    /// The same as a command.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cargo xtask exports --target {}", self.target.triple)?;
+        self.more.iter().try_for_each(|name| write!(f, " {}", quote(name.as_ref())))?;
+        write!(f, " > {}", quote(self.file.as_os_str()))
+    }
+}
+
 /// The list of what libetmetal exports, as the target's linker reads it: the names themselves for
 /// Apple's, a version script for ELF. `more` are further names, in which `*` stands for any text.
 pub fn export_list(target: &Target, more: &[String]) -> String {
@@ -270,6 +308,18 @@ mod tests {
         let list = export_list(&apple, &["mine_*".to_owned()]);
         assert!(list.contains("_aoti_torch_mps_mm_out\n") && list.ends_with("_mine_*\n"));
         assert!(!list.contains("_aoti_torch_*"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x/exports");
+        let written = ExportList { file: file.clone(), target: apple, more: vec!["mine_*".into()] };
+        written.write().unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), list);
+        let age = || std::fs::metadata(&file).unwrap().modified().unwrap();
+        let before = age();
+        written.write().unwrap();
+        assert_eq!(age(), before);
+        let shown = written.to_string().replace(&folder.path().display().to_string(), "ROOT");
+        let command = "cargo xtask exports --target aarch64-apple-darwin 'mine_*' > ROOT/x/exports";
+        assert_eq!(shown, command);
         let linux = Target::parse("x86_64-unknown-linux-gnu").unwrap();
         let script = export_list(&linux, &[]);
         assert!(script.contains("    etmetal_module_load;\n") && script.ends_with("*;\n};\n"));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 
 use crate::executorch::Executorch;
-use crate::linkage::{self, Linkage};
+use crate::linkage::{ExportList, Linkage};
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::rust_build::{RustBuild, variables};
@@ -123,7 +123,6 @@ impl CmakeBuild<'_> {
         }
         inputs.extend(variables(self.rust.environment, &VARIABLES));
         let mut actions = file_api::query(&self.folder());
-        actions.extend(self.export_list());
         actions.push(Action::Run(self.configure()?));
         Ok(Step {
             name: match self.executorch {
@@ -144,13 +143,16 @@ impl CmakeBuild<'_> {
         self.folder().with_extension("exports")
     }
 
-    fn export_list(&self) -> Vec<Action> {
-        if !self.has_etmetal() || !self.linkage.writes_exports() {
-            return Vec::new();
-        }
-        let list = linkage::export_list(self.linkage.target, &self.preset().link.export);
-        let folder = self.folder().parent().map(Path::to_owned).unwrap_or_default();
-        vec![Action::MakeFolder(folder), Action::Write(self.exports(), list)]
+    /// Writes that list. What is exported follows from the Rust side, so it is written where that
+    /// is linked.
+    fn export_list(&self) -> Option<Action> {
+        (self.has_etmetal() && self.linkage.writes_exports()).then(|| {
+            Action::Exports(ExportList {
+                file: self.exports(),
+                target: self.linkage.target.clone(),
+                more: self.preset().link.export.clone(),
+            })
+        })
     }
 
     /// Compiles and links.
@@ -164,7 +166,8 @@ impl CmakeBuild<'_> {
             required.push("etmetal".to_owned());
         }
         let build = self.cmake().arg("--build").arg(self.folder()).arg("--parallel");
-        let mut actions = vec![Action::Run(build)];
+        let mut actions: Vec<_> =
+            self.export_list().into_iter().chain([Action::Run(build)]).collect();
         if self.writes_compile_commands() {
             let made = self.folder().join("compile_commands.json");
             actions.push(Action::Copy(made, self.rust.workspace.compile_commands()));

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod build;
 pub mod clean;
 pub mod doctor;
+pub mod exports;
 pub mod install;
 pub mod preset;
 pub mod run;
