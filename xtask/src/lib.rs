@@ -10,6 +10,7 @@
 
 pub mod apple_sdk;
 pub mod audit;
+pub mod ci;
 pub mod cmake;
 pub mod commands;
 pub mod diagnostics;
@@ -69,6 +70,8 @@ enum Command {
     Exports(commands::exports::Exports),
     /// Tell the reasons for what the last build did
     Why(commands::why::Why),
+    /// Show what is checked where, write the workflows, run a job here, sort out what failed
+    Ci(commands::ci::Ci),
 }
 
 impl Cli {
@@ -94,6 +97,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Why(why) => why.run().map(done),
+            Command::Ci(ci) => ci.run(),
         }
     }
 }

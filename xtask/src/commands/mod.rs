@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod bench;
 pub mod build;
+pub mod ci;
 pub mod clean;
 pub mod doctor;
 pub mod exports;

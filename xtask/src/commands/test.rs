@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::build::{Built, Extras, Selection, build};
+use crate::ci::shards::{self, Shard, Unit};
 use crate::process::{Invocation, status};
 use crate::test_count::{Count, Watcher};
 use crate::toolchain::rust;
@@ -19,6 +20,9 @@ pub struct Test {
     /// Leave out formatting, clippy and the documentation
     #[arg(long)]
     no_lint: bool,
+    /// Run only a part of the tests, as 1/3; leaves out the lints
+    #[arg(long, value_name = "K/N", conflicts_with = "filter")]
+    shard: Option<Shard>,
 }
 
 /// One check: a command that passes or fails as a whole.
@@ -47,11 +51,11 @@ impl Test {
                 return Ok(false);
             }
         };
-        let lint = !self.no_lint && self.filter.is_none();
+        let lint = !self.no_lint && self.filter.is_none() && self.shard.is_none();
         let lints = if lint { lints(&built) } else { Vec::new() };
-        let tests = self.tests(&built);
+        let tests = self.tests(&built)?;
         if self.selection.dry_run {
-            let commands = lints.iter().flat_map(|lint| &lint.commands).chain([&tests]);
+            let commands = lints.iter().flat_map(|lint| &lint.commands).chain(&tests);
             commands.for_each(|command| println!("{command}"));
             return Ok(true);
         }
@@ -66,7 +70,10 @@ impl Test {
                 }
             }
         }
-        let ran = run_tests(&tests, &mut failures)?;
+        let mut ran = Count::default();
+        for tests in &tests {
+            ran.add(run_tests(tests, &mut failures)?);
+        }
         count.add(ran);
         println!();
         failures.iter().for_each(|failure| println!("failed: {failure}"));
@@ -90,17 +97,28 @@ impl Test {
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
     /// the profile `checked`.
-    fn tests(&self, built: &Built) -> Invocation {
+    fn tests(&self, built: &Built) -> Result<Vec<Invocation>> {
         let tests = cargo(&built.workspace.root)
             .args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"])
             .env("ETMETAL_STAGE", built.stage.root())
             .env("ETMETAL_PYTHON", &built.python)
             .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
-        match &self.filter {
+        if let Some(shard) = self.shard {
+            let units = shards::units_of(&built.workspace.root, shard)?;
+            // cargo runs the documentation's examples only by themselves.
+            let (docs, others): (Vec<_>, Vec<_>) =
+                units.iter().partition(|unit| **unit == Unit::Documentation);
+            let parts = [others, docs].into_iter().filter(|units| !units.is_empty());
+            let part = |units: Vec<&Unit>| {
+                tests.clone().args(units.iter().flat_map(|unit| unit.arguments()))
+            };
+            return Ok(parts.map(part).collect());
+        }
+        Ok(vec![match &self.filter {
             Some(filter) => tests.arg(filter),
             None => tests,
-        }
+        }])
     }
 }
 
@@ -113,7 +131,9 @@ fn lints(built: &Built) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
+    let render = cargo().args(["xtask", "ci", "render", "--check"]);
     let mut lints = vec![
+        Lint { name: "workflows", commands: vec![render] },
         Lint { name: "formatting", commands: vec![cargo().args(["fmt", "--all", "--check"])] },
         Lint { name: "clippy", commands: vec![clippy().args(deny)] },
     ];

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::{HostDevice, Options};
 use crate::Error;
-use crate::device::{Argument, BufferRef, CommandBuffer as _, Device as _, Dispatch, Grid};
+use crate::device::{Argument, BufferRef, Device as _, Dispatch, Grid};
 
 /// A device of the checked mode.
 fn device() -> &'static HostDevice {
