@@ -13,7 +13,7 @@ fn main() {
 fn export_from_executables() {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let apple = variable("CARGO_CFG_TARGET_VENDOR") == "apple";
-    for symbols in ["aoti_torch_*", "etmetal_*"] {
+    for symbols in ["aoti_torch_*", "etmetal_*", "torch_*"] {
         if apple {
             // The linker knows C's names with an underscore in front.
             println!("cargo::rustc-link-arg=-Wl,-exported_symbol,_{symbols}");

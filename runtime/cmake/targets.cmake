@@ -108,7 +108,7 @@ function(etmetal_link target executorch)
   elseif(APPLE)
     target_link_options(
       ${target} PRIVATE "LINKER:-dead_strip" "LINKER:-exported_symbol,_aoti_torch_*"
-      "LINKER:-exported_symbol,_etmetal_*"
+      "LINKER:-exported_symbol,_etmetal_*" "LINKER:-exported_symbol,_torch_*"
     )
     set_target_properties(
       ${target} PROPERTIES INSTALL_NAME_DIR "@rpath" INSTALL_RPATH "@loader_path"

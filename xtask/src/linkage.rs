@@ -114,8 +114,8 @@ impl<'a> Linkage<'a> {
     /// Flags for a program that has the backend inside, so that models find it there.
     pub fn program(&self, exports: &Path) -> Vec<String> {
         if !self.apple() {
-            let patterns = [format!("{}*", shim::MODEL_PREFIX), format!("{}*", shim::OWN_PREFIX)];
-            let patterns = patterns.iter().chain(&self.link.export);
+            let patterns = shim::PATTERNS.iter().copied();
+            let patterns = patterns.chain(self.link.export.iter().map(String::as_str));
             let mut flags: Vec<_> =
                 patterns.map(|name| format!("-Wl,--export-dynamic-symbol={name}")).collect();
             flags.extend(self.rpath_flags());

@@ -98,16 +98,16 @@ fn found(edge: &Edge) -> String {
 }
 
 fn symbols(image: &Image) -> String {
-    let ours = |name: &&String| name.starts_with(shim::MODEL_PREFIX);
+    let ours = |name: &&String| shim::is_of_models(name);
     let of_abi = image.exports.iter().filter(ours).count();
-    let calls = image.imports.iter().filter(|i| i.name.starts_with(shim::MODEL_PREFIX)).count();
+    let calls = image.imports.iter().filter(|i| shim::is_of_models(&i.name)).count();
     let mut text = format!("{} exported", image.exports.len());
     if of_abi > 0 {
-        let _ = write!(text, " ({of_abi} {}*)", shim::MODEL_PREFIX);
+        let _ = write!(text, " ({of_abi} of the C ABI of models)");
     }
     let _ = write!(text, ", {} left to others", image.imports.len());
     if calls > 0 {
-        let _ = write!(text, " ({calls} {}*)", shim::MODEL_PREFIX);
+        let _ = write!(text, " ({calls} to the C ABI of models)");
     }
     text
 }

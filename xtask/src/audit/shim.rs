@@ -43,6 +43,15 @@ pub const MODEL_PREFIX: &str = "aoti_torch_";
 /// Prefix of the names of this project's own C API.
 pub const OWN_PREFIX: &str = "etmetal_";
 
+/// Patterns of all of these names, for linkers that take patterns: PyTorch's stable C ABI, which
+/// models call too, begins its names with `torch_` alone.
+pub const PATTERNS: [&str; 3] = ["aoti_torch_*", "etmetal_*", "torch_*"];
+
+/// Whether a name is one of the C ABI between models and the runtime, answered or not.
+pub fn is_of_models(name: &str) -> bool {
+    name.starts_with(MODEL_PREFIX) || lookup(name).is_some()
+}
+
 /// The names that libetmetal gives to models, sorted.
 pub fn model_symbols() -> Vec<&'static str> {
     let given = functions::FUNCTIONS.iter().filter(|f| f.status == Status::Implemented);
@@ -100,6 +109,8 @@ mod tests {
     #[test]
     fn the_tables_are_read() {
         let symbols = model_symbols();
+        let matched = |name: &&str| PATTERNS.iter().any(|p| name.starts_with(&p[..p.len() - 1]));
+        assert!(libetmetal_symbols().iter().all(|name| matched(&name)), "the patterns are whole");
         assert!(symbols.len() > 100, "{}", symbols.len());
         assert!(symbols.contains(&"aoti_torch_mps_mm_out"), "{symbols:?}");
         let cuda = functions::FUNCTIONS

@@ -60,8 +60,7 @@ fn surplus(subject: &Subject<'_>) -> Option<Finding> {
     if !image.is_linked() {
         return None;
     }
-    let known =
-        |name: &str| name.starts_with(shim::MODEL_PREFIX) || name.starts_with(shim::OWN_PREFIX);
+    let known = |name: &str| shim::is_of_models(name) || name.starts_with(shim::OWN_PREFIX);
     let surplus: Vec<_> = image.exports.iter().filter(|name| !known(name)).collect();
     (!surplus.is_empty()).then(|| {
         Finding::warning(

@@ -62,7 +62,7 @@ fn verdict(import: &Import, subject: &Subject<'_>) -> Verdict {
         return Verdict::Fine;
     }
     // Whatever torch in the process may have under these names is for tensors of its own.
-    if image.is_model() && import.name.starts_with(shim::MODEL_PREFIX) {
+    if image.is_model() && shim::is_of_models(&import.name) {
         return of_the_runtime(&import.name);
     }
     match import.provider {
