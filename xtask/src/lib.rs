@@ -16,6 +16,7 @@ pub mod commands;
 pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
+pub mod export;
 pub mod linkage;
 pub mod macho;
 pub mod openmp;
@@ -60,6 +61,8 @@ enum Command {
     Test(commands::test::Test),
     /// Look at the machine: which tools are here, which are missing, how to install them
     Doctor(commands::doctor::Doctor),
+    /// Export a PyTorch model for the Metal delegate
+    Export(commands::export::Export),
     /// Look at presets, check, mend and make them
     Preset(commands::preset::PresetCommand),
     /// Measure the build
@@ -67,7 +70,7 @@ enum Command {
     /// Look at how libraries and models are linked: will they load where they are meant to?
     Audit(commands::audit::Audit),
     /// List what has to be exported to models, as the linker reads it
-    Exports(commands::exports::Exports),
+    Symbols(commands::symbols::Symbols),
     /// Tell the reasons for what the last build did
     Why(commands::why::Why),
     /// Show what is checked where, write the workflows, run a job here, sort out what failed
@@ -89,11 +92,12 @@ impl Cli {
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Export(export) => export.run().map(done),
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Audit(audit) => audit.run().map(good),
-            Command::Exports(exports) => {
-                exports.run();
+            Command::Symbols(symbols) => {
+                symbols.run();
                 Ok(ExitCode::SUCCESS)
             }
             Command::Why(why) => why.run().map(done),

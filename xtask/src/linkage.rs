@@ -219,7 +219,7 @@ impl ExportList {
 impl fmt::Display for ExportList {
     /// The same as a command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cargo xtask exports --target {}", self.target.triple)?;
+        write!(f, "cargo xtask symbols --target {}", self.target.triple)?;
         self.more.iter().try_for_each(|name| write!(f, " {}", quote(name.as_ref())))?;
         write!(f, " > {}", quote(self.file.as_os_str()))
     }
@@ -318,7 +318,7 @@ mod tests {
         written.write().unwrap();
         assert_eq!(age(), before);
         let shown = written.to_string().replace(&folder.path().display().to_string(), "ROOT");
-        let command = "cargo xtask exports --target aarch64-apple-darwin 'mine_*' > ROOT/x/exports";
+        let command = "cargo xtask symbols --target aarch64-apple-darwin 'mine_*' > ROOT/x/exports";
         assert_eq!(shown, command);
         let linux = Target::parse("x86_64-unknown-linux-gnu").unwrap();
         let script = export_list(&linux, &[]);

@@ -12,6 +12,7 @@ use crate::audit::target::Target;
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
+use crate::export::{self, TorchSource};
 use crate::linkage::Linkage;
 use crate::openmp::{self, find::Search};
 use crate::package;
@@ -80,6 +81,10 @@ impl Build {
 pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
+    /// PyTorch and what exporting a model needs besides.
+    pub torch: Option<TorchSource>,
+    /// The packages of `requirements-python-tests.txt`.
+    pub python_tests: bool,
     /// A prefix to install the stage into.
     pub install: Option<PathBuf>,
 }
@@ -104,6 +109,11 @@ pub struct Built {
 }
 
 impl Built {
+    /// A program of the Python environment.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.python.with_file_name(name)
+    }
+
     /// Checks that the stage holds `etmetal` and libetmetal.
     ///
     /// # Errors
@@ -217,28 +227,32 @@ impl Facts {
     }
 }
 
-/// The command that configures this project's CMake build for `preset`; nothing for a preset that
-/// is configured in ExecuTorch's own tree.
+/// The commands that configure this project's CMake build for each of `presets`; nothing for those
+/// that are configured in ExecuTorch's own tree.
 ///
 /// # Errors
 /// A tool is missing.
-pub fn configuration(preset: Preset) -> Result<Option<Invocation>> {
-    if tree::is_from_source(&preset) {
-        return Ok(None);
-    }
+pub fn configurations(presets: Vec<Preset>) -> Result<Vec<(Preset, Option<Invocation>)>> {
     let environment = Environment::current();
     let workspace = Workspace::find()?;
     let tools = Memory::load(workspace.state().join("tools.json"));
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
-    let facts = Facts::gather(preset, &workspace, &environment, &tools, python)?;
-    let steps = plan(&facts, &Extras::default())?.steps;
-    let mut commands = steps.into_iter().flat_map(|step| step.actions).filter_map(|action| {
-        let Action::Run(command) = action else { return None };
-        let configures = command.arguments().first().is_some_and(|arg| arg == "--fresh");
-        configures.then_some(command)
-    });
-    Ok(commands.next())
+    let configuration = |preset: Preset| {
+        if tree::is_from_source(&preset) {
+            return Ok((preset, None));
+        }
+        let facts =
+            Facts::gather(preset.clone(), &workspace, &environment, &tools, python.clone())?;
+        let steps = plan(&facts, &Extras::default())?.steps;
+        let mut actions = steps.into_iter().flat_map(|step| step.actions);
+        let command = actions.find_map(|action| match action {
+            Action::Run(command) if command.arguments().first()? == "--fresh" => Some(command),
+            _ => None,
+        });
+        Ok((preset, command))
+    };
+    presets.into_iter().map(configuration).collect()
 }
 
 struct Plan {
@@ -272,6 +286,13 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
     if extras.bench {
         let numpy = facts.venv.site_packages().join("numpy/__init__.py");
         steps.push(facts.venv.add_step("numpy", &lock("bench")?, vec![numpy]));
+    }
+    if let Some(torch) = &extras.torch {
+        steps.extend(export::steps(&facts.workspace, &facts.venv, torch, &facts.cxx)?);
+    }
+    if extras.python_tests {
+        let tools = ["pytest", "ruff"].map(|name| facts.venv.program(name));
+        steps.push(facts.venv.add_step("pytest and ruff", &lock("python-tests")?, tools.into()));
     }
     let rust = RustBuild {
         workspace: &facts.workspace,
@@ -315,7 +336,10 @@ fn torch_python(environment: &Environment, preset: &Preset) -> Option<PathBuf> {
     }
     let active = environment.get("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("bin/python"));
     let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
-    Torch::of(&python).map(|_| python)
+    let torch = Torch::of(&python)?;
+    // ExecuTorch's own Metal backend is compiled against the C ABI that models call.
+    let upstream = preset.backend.metal.value == Metal::Upstream;
+    (!upstream || torch.aoti_headers().is_some()).then_some(python)
 }
 
 /// Refuses options that need PyTorch where there is none: CMake would find that out late.
@@ -329,8 +353,8 @@ fn check_torch(facts: &Facts) -> Result<()> {
         None => format!("`{option}` is on (ExecuTorch's default, or for `backend.metal`)"),
     };
     bail!(
-        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found. Activate \
-         the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
+        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found (or \
+         one without AOTInductor's headers). Activate the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
          `{option} = false` under [executorch.options]"
     )
 }
@@ -373,8 +397,14 @@ mod tests {
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
         let environment =
             Environment::default().with("HOME", "/home/me").with("SDKROOT", "/sdk/MacOSX.sdk");
-        let context =
-            Context { host, triple, environment: &environment, defines: &defines, root: folder };
+        let context = Context {
+            host,
+            triple,
+            environment: &environment,
+            defines: &defines,
+            root: folder,
+            fetched: None,
+        };
         let preset = Preset::resolve(&Folder::new(repository), preset, &context)?;
         let clang = clang.then(|| {
             let path = "/usr/bin/clang++-19".into();

@@ -117,6 +117,7 @@ impl Bench {
             environment: &environment,
             defines: &defines,
             root: root(),
+            fetched: None,
         };
         let preset = Preset::resolve(&Folder::new(root()), "metal", &context).unwrap();
         let venv = Venv::new(&workspace, base_python(&workspace.venv()));

@@ -1,11 +1,11 @@
-//! `cargo xtask exports`: what a program or library with the backend inside has to export.
+//! `cargo xtask symbols`: what a program or library with the backend inside has to export.
 
 use crate::audit::target::Target;
 use crate::linkage::export_list;
 
-/// `cargo xtask exports`.
+/// `cargo xtask symbols`.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Exports {
+pub struct Symbols {
     /// For which linker; this machine's where it is not named
     #[arg(long, value_name = "TRIPLE", value_parser = Target::parse)]
     target: Option<Target>,
@@ -13,7 +13,7 @@ pub struct Exports {
     more: Vec<String>,
 }
 
-impl Exports {
+impl Symbols {
     /// Prints the list: names for Apple's linker, a version script for ELF.
     pub fn run(&self) {
         let target = self.target.clone().unwrap_or_else(Target::of_this_machine);
