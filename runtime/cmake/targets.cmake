@@ -118,6 +118,7 @@ function(etmetal_link target executorch)
     if(ETMETAL_EXPORTS)
       set(exports "${ETMETAL_EXPORTS}")
     endif()
+    set(rpaths "$ORIGIN" ${ETMETAL_RPATHS})
     # Bsymbolic: a program may hold the Rust crate too (the command does), and its copy must not
     # answer this library's calls of itself.
     # nodelete: the registry keeps pointers into the library for the life of the process.
@@ -134,7 +135,7 @@ function(etmetal_link target executorch)
       "LINKER:--enable-new-dtags"
     )
     set_target_properties(
-      ${target} PROPERTIES LINK_DEPENDS "${exports}" INSTALL_RPATH "$ORIGIN;${ETMETAL_RPATHS}"
+      ${target} PROPERTIES LINK_DEPENDS "${exports}" INSTALL_RPATH "${rpaths}"
     )
   endif()
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
