@@ -79,6 +79,16 @@ size_t etmetal_tracked_json(char* buffer, size_t capacity);
 /* Turns this tracking on or off; it is off unless ETMETAL_TRACK=1. */
 void etmetal_tracking_enable(bool on);
 
+/* What was done when, on threads and on the device, as JSON; returns and writes as
+ * etmetal_stats_json does. Times are in nanoseconds of etmetal_profile_now. */
+size_t etmetal_profile_json(char* buffer, size_t capacity);
+
+/* Turns this recording on or off; it is off at first. What was recorded stays. */
+void etmetal_profile_enable(bool on);
+
+/* The time now, in nanoseconds since the profile's origin. */
+uint64_t etmetal_profile_now(void);
+
 #ifdef __cplusplus
 }
 #endif

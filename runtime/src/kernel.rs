@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::device::{Argument, Extent, Grid, Pipeline};
 use crate::error::err;
+use crate::profile::{self, TensorUse};
 use crate::tensor::{Placement, Tensor};
 
 /// Entries of Metal's buffer argument table.
@@ -33,6 +34,15 @@ impl Kernel {
     /// Its name.
     pub fn name(&self) -> &str {
         self.pipeline.name()
+    }
+
+    /// A short name that tells it from other kernels of a model: the library's, and its own where
+    /// that says something. AOTInductor calls the only kernel of a library `generated_kernel`.
+    pub fn label(&self) -> String {
+        match self.name() {
+            "generated_kernel" => self.library.to_string(),
+            name => format!("{}.{name}", self.library),
+        }
     }
 
     /// Name of its library.
@@ -140,6 +150,8 @@ impl Kernel {
 pub struct Arguments {
     buffers: SmallVec<[Option<Argument>; 8]>,
     threadgroup_memory: SmallVec<[u32; 2]>,
+    /// The tensors among the arguments, by index; only while profiling.
+    tensors: Vec<(usize, TensorUse)>,
 }
 
 impl Arguments {
@@ -152,6 +164,7 @@ impl Arguments {
     pub fn clear(&mut self) {
         self.buffers.clear();
         self.threadgroup_memory.clear();
+        self.tensors.clear();
     }
 
     /// Buffer arguments by index.
@@ -162,6 +175,11 @@ impl Arguments {
     /// Bytes of each `threadgroup` argument, by its index.
     pub fn threadgroup_memory(&self) -> &[u32] {
         &self.threadgroup_memory
+    }
+
+    /// The tensors that were bound while profiling, by index.
+    pub fn tensor_uses(&self) -> impl Iterator<Item = &TensorUse> {
+        self.tensors.iter().map(|(_, tensor)| tensor)
     }
 
     /// Binds the buffer of `tensor` from its first element on; views are bound as views. A CPU
@@ -176,7 +194,11 @@ impl Arguments {
                 offset: tensor.buffer_offset(),
                 extent: Some(tensor.extent_bytes()),
             };
-            return self.set(index, argument);
+            self.set(index, argument)?;
+            if profile::enabled() {
+                self.note_tensor(index, tensor);
+            }
+            return Ok(());
         }
         if !tensor.sizes().is_empty() {
             return Err(err!(
@@ -283,7 +305,14 @@ impl Arguments {
             self.buffers.resize(index + 1, None);
         }
         self.buffers[index] = Some(argument);
+        self.tensors.retain(|(at, _)| *at != index);
         Ok(())
+    }
+
+    fn note_tensor(&mut self, index: usize, tensor: &Tensor) {
+        let tensor = TensorUse::new(tensor.dtype(), tensor.sizes(), tensor.strides());
+        let at = self.tensors.partition_point(|(at, _)| *at < index);
+        self.tensors.insert(at, (index, tensor));
     }
 }
 

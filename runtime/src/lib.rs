@@ -20,6 +20,7 @@
 //! | [`stream`], [`library`], [`kernel`] | command encoding, shader libraries, kernel calls |
 //! | [`tensor`] | dtypes, storages, views, handles |
 //! | [`device`] | the device trait and its implementations |
+//! | [`profile`] | what was done when; any layer records into it |
 
 pub mod container;
 pub mod delegate;
@@ -29,6 +30,7 @@ pub mod graph;
 pub mod kernel;
 pub mod library;
 pub mod ops;
+pub mod profile;
 pub mod runner;
 pub mod shim;
 pub mod stream;

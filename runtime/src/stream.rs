@@ -9,16 +9,19 @@
 //! is being encoded lives here too, not in the kernel, so that several threads can run one model
 //! at once.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::device::{
-    BufferRef, CommandBuffer, Device, Dispatch, Executable, Grid, Operand, Submission,
+    BufferRef, CommandBuffer, Continued, Device, Dispatch, Executable, Grid, Operand, Submission,
 };
 use crate::error::{Context as _, err};
+use crate::graph::GraphKey;
 use crate::kernel::{Arguments, Kernel};
+use crate::profile::{self, Category, Span, TensorUse, Threads, Work, WorkKind};
 use crate::{Error, Result};
 
 /// Commands after which [`Stream::adaptive`] commits, unless `ETMETAL_FLUSH_INTERVAL` says
@@ -100,11 +103,7 @@ impl Stream {
     /// # Errors
     /// `ETMETAL_FLUSH_INTERVAL` is set and is no positive number.
     pub fn new(device: Arc<dyn Device>) -> Result<Self> {
-        let interval = match std::env::var(FLUSH_INTERVAL_VARIABLE) {
-            Err(_) => DEFAULT_FLUSH_INTERVAL,
-            Ok(text) => parse_flush_interval(&text)?,
-        };
-        Ok(Stream::with_flush_interval(device, interval))
+        Ok(Stream::with_flush_interval(device, flush_interval_of_environment()?))
     }
 
     /// A stream that commits by itself after `flush_interval` commands (at least 1).
@@ -234,7 +233,14 @@ impl Stream {
             threadgroup_memory: arguments.threadgroup_memory(),
             grid,
         };
-        self.record(|commands| commands.dispatch(&dispatch)).context(|| kernel.describe())?;
+        let span = encode_span(|| kernel.label());
+        self.record(|commands| {
+            commands.dispatch(&dispatch)?;
+            describe(commands, || kernel_work(kernel, arguments, grid));
+            Ok(())
+        })
+        .context(|| kernel.describe())?;
+        drop(span);
         self.count(|stats| stats.dispatches += 1);
         self.adaptive()
     }
@@ -252,7 +258,14 @@ impl Stream {
         if len == 0 {
             return Ok(());
         }
-        self.record(|commands| commands.copy(src, dst, len)).context(|| "copy")?;
+        let span = encode_span(|| "copy");
+        self.record(|commands| {
+            commands.copy(src, dst, len)?;
+            describe(commands, || Work::on_bytes(WorkKind::Copy, 2 * len as u64));
+            Ok(())
+        })
+        .context(|| "copy")?;
+        drop(span);
         self.count(|stats| stats.copies += 1);
         self.adaptive()
     }
@@ -265,17 +278,35 @@ impl Stream {
         if len == 0 {
             return Ok(());
         }
-        self.record(|commands| commands.fill(dst, len, value)).context(|| "fill")?;
+        let span = encode_span(|| "fill");
+        self.record(|commands| {
+            commands.fill(dst, len, value)?;
+            describe(commands, || Work::on_bytes(WorkKind::Fill, len as u64));
+            Ok(())
+        })
+        .context(|| "fill")?;
+        drop(span);
         self.count(|stats| stats.fills += 1);
         self.adaptive()
     }
 
-    /// Encodes an op graph; operands in the order of its key.
+    /// Encodes an op graph, lowered from `key`; operands in the order of the key.
     ///
     /// # Errors
     /// An operand does not match the key, or leaves its buffer.
-    pub fn run(&self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()> {
-        self.record(|commands| commands.run(executable, operands))?;
+    pub fn run(
+        &self,
+        key: &GraphKey,
+        executable: &Arc<dyn Executable>,
+        operands: &[Operand],
+    ) -> Result<()> {
+        let span = encode_span(|| key.op.name());
+        self.record(|commands| {
+            commands.run(executable, operands)?;
+            describe(commands, || op_work(key, operands));
+            Ok(())
+        })?;
+        drop(span);
         self.count(|stats| stats.graphs += 1);
         self.adaptive()
     }
@@ -287,7 +318,8 @@ impl Stream {
     /// # Errors
     /// As for [`Stream::commit`].
     pub fn adaptive(&self) -> Result<()> {
-        if self.pending() >= self.0.flush_interval { self.commit() } else { Ok(()) }
+        let due = self.pending() >= self.0.flush_interval;
+        if due { self.submit(|commands| commands.commit_and_continue()) } else { Ok(()) }
     }
 
     /// Submits what was recorded, without waiting.
@@ -295,13 +327,22 @@ impl Stream {
     /// # Errors
     /// The device refused the work. Failures while it runs come back from the next wait.
     pub fn commit(&self) -> Result<()> {
+        self.submit(|commands| Ok((commands.commit()?, None)))
+    }
+
+    /// Submits what was recorded, if anything was.
+    fn submit(&self, how: impl FnOnce(Box<dyn CommandBuffer>) -> Result<Continued>) -> Result<()> {
         let Some(commands) = self.0.recording.take() else { return Ok(()) };
         if commands.command_count() == 0 {
             return Ok(());
         }
         self.reap_completed();
-        let submission = commands.commit()?;
+        let mut span = profile::span(Category::Submit, "commit");
+        span.number("commands", commands.command_count() as u64);
+        let (submission, next) = how(commands)?;
+        drop(span);
         self.0.in_flight.borrow_mut().push_back(submission);
+        *self.0.recording.borrow_mut() = next;
         self.count(|stats| stats.commits += 1);
         Ok(())
     }
@@ -312,9 +353,11 @@ impl Stream {
     /// # Errors
     /// As for [`Stream::commit`]; or the device is lost.
     pub fn commit_and_continue(&self) -> Result<()> {
-        self.commit()?;
-        let next = self.0.device.command_buffer()?;
-        *self.0.recording.borrow_mut() = Some(next);
+        self.submit(|commands| commands.commit_and_continue())?;
+        if self.0.recording.borrow().is_none() {
+            let next = self.0.device.command_buffer()?;
+            *self.0.recording.borrow_mut() = Some(next);
+        }
         Ok(())
     }
 
@@ -329,9 +372,11 @@ impl Stream {
         if !in_flight.is_empty() {
             self.count(|stats| stats.waits += 1);
         }
+        let span = (!in_flight.is_empty()).then(|| profile::span(Category::Wait, "wait"));
         for submission in &mut in_flight {
             self.keep_failure(submission.wait());
         }
+        drop(span);
         committed?;
         self.0.failure.take().map_or(Ok(()), Err)
     }
@@ -401,6 +446,45 @@ fn expect_encoding<'a>(
         ));
     }
     Ok(current)
+}
+
+/// The span of encoding a command.
+fn encode_span<N: Into<Cow<'static, str>>>(name: impl FnOnce() -> N) -> Span {
+    profile::span_named(Category::Encode, || format!("encode {}", name().into()))
+}
+
+/// Tells a command buffer what its last command is, while profiling.
+fn describe(commands: &mut dyn CommandBuffer, work: impl FnOnce() -> Work) {
+    if profile::enabled() {
+        commands.describe(work());
+    }
+}
+
+fn kernel_work(kernel: &Kernel, arguments: &Arguments, grid: Grid) -> Work {
+    let tensors = arguments.tensor_uses().cloned().collect();
+    let threads = match grid {
+        Grid::Threads { threads, group } => Threads { grid: threads, group },
+        Grid::Threadgroups { groups, group } => {
+            Threads { grid: std::array::from_fn(|i| groups[i].saturating_mul(group[i])), group }
+        }
+    };
+    Work { threads: Some(threads), ..Work::on(WorkKind::Kernel, kernel.label(), tensors) }
+}
+
+fn op_work(key: &GraphKey, operands: &[Operand]) -> Work {
+    let tensors = operands.iter().map(|o| TensorUse::new(o.dtype, &o.sizes, &o.strides)).collect();
+    Work { flops: key.flops(), ..Work::on(WorkKind::Op, key.op.name().to_owned(), tensors) }
+}
+
+/// The flush interval of new streams: `ETMETAL_FLUSH_INTERVAL`, else [`DEFAULT_FLUSH_INTERVAL`].
+///
+/// # Errors
+/// The variable is set and is no positive number.
+pub fn flush_interval_of_environment() -> Result<usize> {
+    match std::env::var(FLUSH_INTERVAL_VARIABLE) {
+        Err(_) => Ok(DEFAULT_FLUSH_INTERVAL),
+        Ok(text) => parse_flush_interval(&text),
+    }
 }
 
 fn parse_flush_interval(text: &str) -> Result<usize> {
@@ -539,6 +623,27 @@ mod tests {
         stream.commit_and_wait().unwrap();
         assert_eq!(values(&b), [2.0, 255.0]);
         assert_eq!((stream.stats().copies, stream.stats().fills), (1, 1));
+    }
+
+    #[test]
+    fn commands_are_described_while_profiling() {
+        use crate::profile::testing::{events_of, span_names, works};
+        let (stream, kernel) = (stream(100), adders("lib").kernel("add_plain").unwrap());
+        let (out, b) = (numbers(&[1.0, 2.0, 3.0]), numbers(&[0.0]));
+        add(&stream, &kernel, &b, 1).unwrap();
+        let events = events_of(|| {
+            add(&stream, &kernel, &out, 1).unwrap();
+            stream.fill((b.storage().buffer(), 0), 4, 0).unwrap();
+            stream.commit_and_wait().unwrap();
+        });
+        let names = span_names(&events);
+        assert_eq!(names, ["encode lib.add_plain", "encode fill", "commit", "wait"]);
+        let [kernel, fill] = &works(&events)[..] else { panic!("only these two: {events:?}") };
+        assert_eq!((kernel.kind, kernel.name.as_str()), (WorkKind::Kernel, "lib.add_plain"));
+        assert_eq!(kernel.tensors, [TensorUse::new(DType::U32, &[3], &[1])]);
+        let threads = Threads { grid: [3, 1, 1], group: [3, 1, 1] };
+        assert_eq!((kernel.bytes, kernel.threads), (12, Some(threads)));
+        assert_eq!((fill.kind, fill.bytes), (WorkKind::Fill, 4));
     }
 
     #[test]

@@ -193,6 +193,67 @@ fn a_wrong_expectation_fails_and_says_where() {
 }
 
 #[test]
+fn expectations_without_inputs_are_refused() {
+    let mut command = run(&fixture("mlp").join("model.pte"));
+    let text = refused(command.arg("--expect").arg(fixture("mlp").join("output0.npy")));
+    says(&text, &["no inputs", "--input"]);
+}
+
+#[test]
+fn a_folder_whose_files_have_gaps_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (from, to) in
+        [("model.pte", "model.pte"), ("input0.npy", "input0.npy"), ("output0.npy", "output1.npy")]
+    {
+        std::fs::copy(fixture("mlp").join(from), dir.path().join(to)).unwrap();
+    }
+    says(&refused(&mut run(dir.path())), &["output1.npy", "no output0.npy"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn files_that_never_end_are_refused_at_once() {
+    let model = fixture("mlp").join("model.pte");
+    let zero = Path::new("/dev/zero");
+    says(&refused(run(&model).arg("--input").arg(zero)), &["/dev/zero", "no regular file"]);
+    says(&refused(run(&model).arg("--data").arg(zero)), &["/dev/zero", "no regular file"]);
+    says(&refused(&mut run(zero)), &["/dev/zero", "no regular file"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    for command in ["run", "inspect", "profile"] {
+        for flags in [&[][..], &["--json"]] {
+            let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let mut command_line = etmetal();
+            command_line.arg(command).args(flags).arg(fixture("add")).stdout(full);
+            let output = command_line.output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{command} {flags:?}: {}", text(&output));
+            says(&text(&output), &["cannot write to standard output"]);
+        }
+    }
+}
+
+#[test]
+fn wrong_settings_are_told_once_and_before_the_run() {
+    for (name, value) in
+        [("ETMETAL_OPS", "foo"), ("ETMETAL_GRAPH_CACHE", "0"), ("ETMETAL_FLUSH_INTERVAL", "no")]
+    {
+        // A model with a kernel only, which needs none of them.
+        let text = refused(run(&fixture("add")).env(name, value));
+        says(&text, &[name, value]);
+        assert_eq!(text.matches(name).count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_missing_library_is_told_with_the_systems_reason() {
+    let text = refused(run(&fixture("add")).env("ETMETAL_LIB", "/no/such/libetmetal.so"));
+    says(&text, &["ETMETAL_LIB", "/no/such/libetmetal.so", "o such file"]);
+}
+
+#[test]
 fn a_missing_compiler_says_how_to_install_one() {
     let mut command = run(&fixture("add"));
     let text = refused(command.env("ETMETAL_CLANG", "/no/such/clang++"));

@@ -14,6 +14,7 @@ pub mod commands;
 pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
+pub mod export;
 pub mod package;
 pub mod preset;
 pub mod process;
@@ -52,6 +53,8 @@ enum Command {
     Test(commands::test::Test),
     /// Look at the machine: which tools are here, which are missing, how to install them
     Doctor(commands::doctor::Doctor),
+    /// Export a PyTorch model for the Metal delegate
+    Export(commands::export::Export),
     /// Look at presets, check, mend and make them
     Preset(commands::preset::PresetCommand),
     /// Measure the build
@@ -75,6 +78,7 @@ impl Cli {
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
             Command::Doctor(doctor) => doctor.run().map(good),
+            Command::Export(export) => export.run().map(done),
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Ci(ci) => ci.run(),

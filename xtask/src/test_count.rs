@@ -96,6 +96,60 @@ impl Watcher {
     }
 }
 
+/// Reads the lines of one `pytest`.
+#[derive(Debug, Default)]
+pub struct PytestWatcher {
+    result: Option<Count>,
+}
+
+impl PytestWatcher {
+    /// Takes one line of its output.
+    pub fn line(&mut self, line: &str) {
+        if let Some(count) = pytest_result(&console::strip_ansi_codes(line)) {
+            self.result = Some(count);
+        }
+    }
+
+    /// The counts, once pytest has ended like `ended`. What failed is added to `failures`.
+    pub fn finish(self, ended: ExitStatus, failures: &mut Vec<String>) -> Count {
+        let mut count = self.result.unwrap_or_default();
+        if count.failed > 0 {
+            failures.push(format!("{} of the Python package", tests(count.failed)));
+        } else if self.result.is_none() || !(ended.success() || ended.code() == Some(NO_TESTS)) {
+            count.failed += 1;
+            failures.push(format!("pytest ({}): see above", status(ended)));
+        }
+        count
+    }
+}
+
+/// pytest's exit code where it ran no test.
+const NO_TESTS: i32 = 5;
+
+/// The counts of pytest's last line, as `== 1 failed, 2 passed, 3 deselected in 4.05s ==`.
+fn pytest_result(line: &str) -> Option<Count> {
+    let line = line.trim_matches(['=', ' ']);
+    let (counts, time) = line.rsplit_once(" in ")?;
+    let seconds = time.split(' ').next()?.strip_suffix('s')?;
+    seconds.parse::<f64>().ok()?;
+    let mut count = Count::default();
+    for part in counts.split(", ") {
+        if part == "no tests ran" {
+            continue;
+        }
+        let (number, what) = part.split_once(' ')?;
+        let number: u64 = number.parse().ok()?;
+        match what {
+            "passed" | "xpassed" => count.passed += number,
+            "failed" | "error" | "errors" => count.failed += number,
+            "skipped" | "xfailed" => count.skipped += number,
+            "deselected" | "warning" | "warnings" | "rerun" => {}
+            _ => return None,
+        }
+    }
+    Some(count)
+}
+
 fn tests(count: u64) -> String {
     if count == 1 { "1 test".to_owned() } else { format!("{count} tests") }
 }
@@ -168,6 +222,41 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             count(text, 101),
             ("0 passed, 1 failed".into(), vec!["cargo test (exit status 101): see above".into()])
         );
+    }
+
+    fn pytest(text: &str, code: i32) -> (String, Vec<String>) {
+        let mut watcher = PytestWatcher::default();
+        text.lines().for_each(|line| watcher.line(line));
+        let mut failures = Vec::new();
+        let count = watcher.finish(ExitStatus::from_raw(code << 8), &mut failures);
+        (count.to_string(), failures)
+    }
+
+    #[test]
+    fn results_of_pytest_are_counted() {
+        let line =
+            "\u{1b}[32m====== 40 passed, 1 skipped, 86 deselected in 133.39s (0:02:13) =====";
+        assert_eq!(pytest(line, 0), ("40 passed, 0 failed, 1 skipped".into(), vec![]));
+        let line = "=== 2 failed, 3 passed, 1 error in 0.52s ===";
+        assert_eq!(
+            pytest(line, 1),
+            ("3 passed, 3 failed".into(), vec!["3 tests of the Python package".into()])
+        );
+        let none = "=== no tests ran in 0.01s ===";
+        assert_eq!(pytest(none, 5), ("0 passed, 0 failed".into(), vec![]));
+        let deselected = "=== 9 deselected in 0.01s ===";
+        assert_eq!(pytest(deselected, 5), ("0 passed, 0 failed".into(), vec![]));
+    }
+
+    #[test]
+    fn a_pytest_that_tells_no_result_has_failed() {
+        let failed = |status| {
+            ("0 passed, 1 failed".to_owned(), vec![format!("pytest ({status}): see above")])
+        };
+        assert_eq!(pytest("ImportError: pytest\n", 1), failed("exit status 1"));
+        assert_eq!(pytest("40 passed in the end\n", 0), failed("exit status 0"));
+        let (count, _) = pytest("=== 4 passed in 1.00s ===\nSegmentation fault", 139);
+        assert_eq!(count, "4 passed, 1 failed");
     }
 
     #[test]

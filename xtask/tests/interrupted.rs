@@ -21,13 +21,13 @@ const DEFINES: [&str; 3] = [
 const FOLDER: &str = "ETMETAL_TEST_BUILD_IN";
 
 /// A step of the small tree that writes half of its output, leaves a mark and hangs until it is
-/// told to go on; then it fails, and only its next run writes all.
+/// told to go on (or the test is over); then it fails, and only its next run writes all.
 const SLOW: &str = "
 file(
   WRITE \"${CMAKE_CURRENT_BINARY_DIR}/slow.sh\"
   \"cd '${CMAKE_CURRENT_SOURCE_DIR}/..'; out='${CMAKE_CURRENT_BINARY_DIR}/slow.txt'\\n\"
   \"if [ ! -e go ]; then printf 'half of' > $out; : > reached\\n\"
-  \"while [ ! -e go ]; do sleep 0.05; done; exit 1; fi\\n\"
+  \"while [ -e reached ] && [ ! -e go ]; do sleep 0.05; done; exit 1; fi\\n\"
   \"printf 'half of it and the rest' > $out\\n\"
 )
 add_custom_command(OUTPUT slow.txt COMMAND sh slow.sh)
@@ -38,7 +38,8 @@ install(FILES \"${CMAKE_CURRENT_BINARY_DIR}/slow.txt\" DESTINATION share)
 /// In CMake itself: the configuration hangs.
 const HANGS: &str = "
 execute_process(
-  COMMAND sh -c \"[ -e go ] || { : > reached; while [ ! -e go ]; do sleep 0.05; done; exit 1; }\"
+  COMMAND sh -c \"[ -e go ] || { : > reached; \
+    while [ -e reached ] && [ ! -e go ]; do sleep 0.05; done; exit 1; }\"
   WORKING_DIRECTORY \"${CMAKE_CURRENT_SOURCE_DIR}/..\"
 )
 ";

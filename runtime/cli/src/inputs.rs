@@ -1,9 +1,8 @@
 //! The files of a run: the program, its inputs, and what is expected.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use etmetal::runner::{HostTensor, TensorInfo, Value, ValueInfo, npy};
+use etmetal::runner::{HostTensor, TensorInfo, Value, ValueInfo, file, npy};
 use etmetal::tensor::DType;
 use etmetal::{Error, Result};
 use memmap2::Mmap;
@@ -21,24 +20,50 @@ pub struct Files {
 impl Files {
     /// `model` may be a folder that holds `model.pte`, `inputN.npy` and `outputN.npy`; files that
     /// are named explicitly take the place of those.
-    pub fn find(model: &Path, inputs: &[PathBuf], expected: &[PathBuf]) -> Self {
+    ///
+    /// # Errors
+    /// The folder cannot be read, or the numbers of its files have gaps.
+    pub fn find(model: &Path, inputs: &[PathBuf], expected: &[PathBuf]) -> Result<Self> {
         if !model.is_dir() {
-            return Self { model: model.into(), inputs: inputs.into(), expected: expected.into() };
+            let (inputs, expected) = (inputs.into(), expected.into());
+            return Ok(Self { model: model.into(), inputs, expected });
         }
         let named_or_found = |named: &[PathBuf], stem: &str| {
-            if named.is_empty() { numbered(model, stem) } else { named.into() }
+            if named.is_empty() { numbered(model, stem) } else { Ok(named.into()) }
         };
-        Self {
-            model: model.join("model.pte"),
-            inputs: named_or_found(inputs, "input"),
-            expected: named_or_found(expected, "output"),
-        }
+        Ok(Self {
+            model: model_in(model),
+            inputs: named_or_found(inputs, "input")?,
+            expected: named_or_found(expected, "output")?,
+        })
     }
 }
 
-/// `<stem>0.npy`, `<stem>1.npy`, … as far as they go.
-fn numbered(folder: &Path, stem: &str) -> Vec<PathBuf> {
-    (0..).map(|i| folder.join(format!("{stem}{i}.npy"))).take_while(|p| p.exists()).collect()
+/// The program at `path`, or in the folder there.
+pub fn model_in(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("model.pte") } else { path.into() }
+}
+
+/// `<stem>0.npy`, `<stem>1.npy`, …: all that there are. A gap is an error, for what lies behind it
+/// would silently not be used.
+fn numbered(folder: &Path, stem: &str) -> Result<Vec<PathBuf>> {
+    let failed = |e| Error::System(format!("cannot read {}: {e}", folder.display()));
+    let number = |name: &str| -> Option<u32> {
+        let digits = name.strip_prefix(stem)?.strip_suffix(".npy")?;
+        digits.parse().ok().filter(|n: &u32| n.to_string() == digits)
+    };
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        numbers.extend(entry.map_err(failed)?.file_name().to_str().and_then(number));
+    }
+    numbers.sort_unstable();
+    match numbers.iter().zip(0..).find(|&(&number, wanted)| number != wanted) {
+        None => Ok(numbers.iter().map(|i| folder.join(format!("{stem}{i}.npy"))).collect()),
+        Some((number, wanted)) => Err(Error::InvalidArgument(format!(
+            "{} has {stem}{number}.npy but no {stem}{wanted}.npy",
+            folder.display()
+        ))),
+    }
 }
 
 /// Maps a file into memory.
@@ -47,10 +72,7 @@ fn numbered(folder: &Path, stem: &str) -> Vec<PathBuf> {
 /// The file cannot be read.
 pub fn map(path: &Path) -> Result<Mmap> {
     let failed = |e| Error::System(format!("cannot read {}: {e}", path.display()));
-    let file = File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.is_dir() {
-        return Err(Error::System(format!("{} is a folder", path.display())));
-    }
+    let file = file::open(path)?;
     // SAFETY: the mapping is only read. A program that another process cuts short meanwhile would
     // end this one, as it would any user of mapped files.
     unsafe { Mmap::map(&file) }.map_err(failed)
@@ -97,10 +119,16 @@ pub fn read(files: &[PathBuf], wanted: &[ValueInfo], seed: u64) -> Result<Vec<In
 }
 
 fn read_tensor(index: usize, file: &Path, info: &TensorInfo) -> Result<Input> {
-    let tensor = npy::read(file)?;
+    let npy::Array { tensor, stored } = npy::read_array(file)?;
     let wanted = info.dtype().map_err(|e| e.context(format!("input {index}")))?;
     // Fixtures hold bfloat16 as float32. Integers are taken as they are: a wrong one is a mistake.
     let convertible = tensor.dtype().is_float() && wanted.is_float();
+    if !convertible && tensor.dtype() != wanted {
+        return Err(Error::InvalidArgument(format!(
+            "input {index} is {stored} in {}, the method takes {wanted}",
+            file.display()
+        )));
+    }
     let tensor = if convertible { tensor.convert(wanted) } else { tensor };
     Ok(Input { value: tensor.into(), source: file.display().to_string() })
 }
@@ -183,15 +211,31 @@ mod tests {
     fn a_folder_stands_for_the_files_in_it() {
         let folder = tempfile::tempdir().unwrap();
         let one = HostTensor::from_elements(vec![1], [1f32]).unwrap();
-        for name in ["input0.npy", "input1.npy", "input3.npy", "output0.npy"] {
+        for name in ["input0.npy", "input1.npy", "input01.npy", "inputs.npy", "output0.npy"] {
             save(folder.path(), name, &one);
         }
-        let files = Files::find(folder.path(), &[], &[]);
+        let files = Files::find(folder.path(), &[], &[]).unwrap();
         assert_eq!(files.model, folder.path().join("model.pte"));
         assert_eq!(files.inputs.len(), 2);
         assert_eq!(files.expected.len(), 1);
         let named = [PathBuf::from("x.npy")];
-        assert_eq!(Files::find(folder.path(), &named, &[]).inputs, named);
+        assert_eq!(Files::find(folder.path(), &named, &[]).unwrap().inputs, named);
+    }
+
+    #[test]
+    fn files_behind_a_gap_are_not_left_out_in_silence() {
+        let one = HostTensor::from_elements(vec![1], [1f32]).unwrap();
+        for (there, text) in [
+            (["input1.npy", "output0.npy"], "input1.npy but no input0.npy"),
+            (["input0.npy", "output1.npy"], "output1.npy but no output0.npy"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            for name in there {
+                save(folder.path(), name, &one);
+            }
+            let message = Files::find(folder.path(), &[], &[]).err().unwrap().to_string();
+            assert!(message.contains(text), "{message}");
+        }
     }
 
     #[test]
@@ -217,7 +261,12 @@ mod tests {
             read(std::slice::from_ref(&file), &[tensor(wanted)], 0).unwrap().remove(0).value
         };
         assert_eq!(taken(DType::Bf16), floats.convert(DType::Bf16).into());
-        assert_eq!(taken(DType::I64), floats.clone().into());
+        let refused =
+            read(std::slice::from_ref(&file), &[tensor(DType::I64)], 0).err().unwrap().to_string();
+        assert!(
+            refused.contains("input 0 is float32 in") && refused.contains("int64"),
+            "{refused}"
+        );
     }
 
     #[test]

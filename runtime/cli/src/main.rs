@@ -1,9 +1,11 @@
 //! `etmetal`: runs and inspects ExecuTorch programs that use the Metal delegate.
 
+mod call;
 mod inputs;
 mod inspect;
 mod leftover;
 mod output;
+mod profile;
 mod run;
 
 use std::process::ExitCode;
@@ -23,6 +25,13 @@ enum Command {
     ///
     /// Exits with 0 if it ran and all outputs are within tolerance, with 1 if not.
     Run(run::Arguments),
+    /// Run a method of a program and tell where the time goes: a table of kernels and operators,
+    /// and a trace
+    ///
+    /// Times of kernels are those on the device. The bytes of a kernel or an operator are those of
+    /// the tensors that it uses, each element counted once: what it would move if it touched all
+    /// of them. A trace opens in https://ui.perfetto.dev and in chrome://tracing.
+    Profile(profile::Arguments),
     /// Tell what is in a program, without running any of it
     ///
     /// Exits with 1 if it finds a problem: data that is missing or damaged, or symbols that this
@@ -43,6 +52,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (result, json) = match arguments.command {
         Command::Run(arguments) => (run::run(&arguments), arguments.json),
+        Command::Profile(arguments) => (profile::run(&arguments), arguments.json),
         Command::Inspect(arguments) => (inspect::run(&arguments), arguments.json),
     };
     match result {
@@ -50,7 +60,9 @@ fn main() -> ExitCode {
         Ok(Outcome::Failure) => ExitCode::FAILURE,
         Err(error) => {
             if json {
-                output::print(&serde_json::json!({ "error": error.to_string() }).to_string());
+                // The error itself stands on standard error too.
+                let text = serde_json::json!({ "error": error.to_string() }).to_string();
+                let _ = output::print(&text);
             }
             eprintln!("{} {error}", output::Style::of(&std::io::stderr()).red("error:"));
             ExitCode::FAILURE

@@ -2,14 +2,19 @@
 
 use std::io::{IsTerminal, Write};
 
+use etmetal::{Error, Result};
+
 /// Writes `text` and a newline to standard output. A reader that has gone (`| head`) is no error.
-pub fn print(text: &str) {
+///
+/// # Errors
+/// Standard output cannot be written, as on a full disk.
+pub fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
-    if let Err(error) = written
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        eprintln!("cannot write to standard output: {error}");
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::System(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

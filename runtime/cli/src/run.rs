@@ -5,20 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use etmetal::error::Context;
-use etmetal::runner::{
-    Comparison, HostTensor, LoadMode, Method, Module, Program, Runtime, Tolerance, Value,
-    check_inputs, compare, npy,
-};
+use etmetal::runner::{Comparison, HostTensor, LoadMode, Module, Tolerance, Value, compare, npy};
 use etmetal::{Error, Result};
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::inputs::{self, Files, Input};
+use crate::call::{self, Call};
+use crate::inputs::{Files, Input};
 use crate::leftover::{self, Leftover};
 use crate::output::{self, Style, duration_text, error_text};
-
-/// Limits the threads of the host device.
-const THREADS_VARIABLE: &str = "ETMETAL_THREADS";
 
 /// Turns on the checked mode of the host device.
 const CHECKED_VARIABLE: &str = "ETMETAL_CHECKED";
@@ -162,14 +157,14 @@ struct Worst {
 /// # Errors
 /// Anything that keeps the method from being run to its end.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
-    let files = Files::find(&arguments.model, &arguments.inputs, &arguments.expected);
+    let files = Files::find(&arguments.model, &arguments.inputs, &arguments.expected)?;
     let report = execute(arguments, &files)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
-        output::print(&text);
+        output::print(&text)?;
     } else {
-        output::print(report.text(Style::of(&std::io::stdout())).trim_end());
+        output::print(report.text(Style::of(&std::io::stdout())).trim_end())?;
     }
     let leaks = report.left_behind.as_ref().is_some_and(|left| !left.is_empty());
     let failed = report.pass == Some(false) || leaks;
@@ -179,19 +174,22 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 /// Does everything: checks what can be checked first, then loads, runs and compares.
 fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     let model = files.model.display().to_string();
-    let (method, inputs, output_count) = prepare(arguments, files)?;
-    let expected = read_expected(&files.expected, output_count)?;
-    if let Some(threads) = arguments.threads {
-        // SAFETY: this program has no other thread yet.
-        unsafe { std::env::set_var(THREADS_VARIABLE, threads.to_string()) };
+    let call = Call::prepare(files, arguments.method.as_deref(), arguments.seed)?;
+    let made_up = files.inputs.is_empty() && call.takes_tensors();
+    if made_up && !files.expected.is_empty() {
+        return Err(Error::InvalidArgument(
+            "outputs are expected but no inputs are given, and for inputs made at random nobody \
+             knows the outputs: name the inputs with --input"
+                .into(),
+        ));
     }
-
+    let expected = read_expected(&files.expected, call.output_count)?;
+    call::limit_threads(arguments.threads);
     if arguments.checked {
-        // SAFETY: as above.
+        // SAFETY: this program has no other thread yet.
         unsafe { std::env::set_var(CHECKED_VARIABLE, "1") };
     }
-
-    let runtime = open_runtime()?;
+    let runtime = call::open_runtime()?;
     if arguments.stats {
         runtime.enable_stats(true);
     }
@@ -200,11 +198,10 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     }
     let started = Instant::now();
     let module = runtime.load(&files.model, &arguments.data, LoadMode::Mmap)?;
-    module.load_method(&method)?;
+    module.load_method(&call.method)?;
     let load_seconds = started.elapsed().as_secs_f64();
 
-    let values: Vec<Value> = inputs.iter().map(|input| input.value.clone()).collect();
-    let (outputs, run_seconds) = execute_repeatedly(&module, &method, &values, arguments.repeat)?;
+    let (outputs, run_seconds) = execute_repeatedly(&module, &call, arguments.repeat)?;
     if let Some(folder) = &arguments.save {
         save(folder, &outputs)?;
     }
@@ -216,9 +213,9 @@ fn execute(arguments: &Arguments, files: &Files) -> Result<Report> {
     let left_behind = arguments.track.then(|| leftover::of(&runtime)).transpose()?;
     Ok(Report {
         model,
-        method,
         executorch: runtime.executorch_version(),
-        inputs: inputs.iter().map(InputReport::new).collect(),
+        inputs: call.inputs.iter().map(InputReport::new).collect(),
+        method: call.method,
         pass: (!expected.is_empty()).then(|| compared().all(|c| c.pass)),
         max_error: (!expected.is_empty())
             .then(|| compared().map(|c| c.max_abs_error).fold(0.0, f64::max)),
@@ -240,27 +237,6 @@ fn tolerance(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// Chooses the method and reads its inputs, which are checked against it before anything is
-/// loaded. Gives the method's name, its inputs, and how many outputs it has.
-fn prepare(arguments: &Arguments, files: &Files) -> Result<(String, Vec<Input>, usize)> {
-    let bytes = inputs::map(&files.model)?;
-    let model = || files.model.display();
-    let program = Program::parse(&bytes).context(model)?;
-    let method = choose_method(&program, arguments.method.as_deref()).context(model)?;
-    let inputs = inputs::read(&files.inputs, &method.inputs, arguments.seed)?;
-    let values: Vec<Value> = inputs.iter().map(|input| input.value.clone()).collect();
-    check_inputs(&values, &method.inputs).context(model)?;
-    Ok((method.name.to_owned(), inputs, method.outputs.len()))
-}
-
-fn choose_method<'p>(program: &'p Program<'_>, name: Option<&str>) -> Result<&'p Method<'p>> {
-    match (name, program.methods.as_slice()) {
-        (Some(name), _) => program.method(name),
-        (None, [only]) => Ok(only),
-        (None, _) => program.method("forward").context(|| "choose one with --method"),
-    }
-}
-
 fn read_expected(files: &[PathBuf], outputs: usize) -> Result<Vec<HostTensor>> {
     if !files.is_empty() && files.len() != outputs {
         return Err(Error::InvalidArgument(format!(
@@ -271,26 +247,14 @@ fn read_expected(files: &[PathBuf], outputs: usize) -> Result<Vec<HostTensor>> {
     files.iter().map(|file| npy::read(file)).collect()
 }
 
-fn open_runtime() -> Result<Runtime> {
-    let runtime = Runtime::open()?;
-    match runtime.registration_error() {
-        None => Ok(runtime),
-        Some(text) => Err(Error::Unsupported(text)),
-    }
-}
-
 /// The outputs of the first execution, and the time that each took.
-fn execute_repeatedly(
-    module: &Module,
-    method: &str,
-    inputs: &[Value],
-    count: u32,
-) -> Result<(Vec<Value>, Vec<f64>)> {
+fn execute_repeatedly(module: &Module, call: &Call, count: u32) -> Result<(Vec<Value>, Vec<f64>)> {
+    let inputs = call.values();
     let mut first = None;
     let mut seconds = Vec::new();
     for _ in 0..count {
         let started = Instant::now();
-        let outputs = module.execute(method, inputs)?;
+        let outputs = module.execute(&call.method, &inputs)?;
         seconds.push(started.elapsed().as_secs_f64());
         first.get_or_insert(outputs);
     }

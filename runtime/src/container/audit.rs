@@ -42,7 +42,10 @@ pub(super) struct Target {
 
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let article = if self.architecture.starts_with(['a', 'x', 'i']) { "an" } else { "a" };
+        // "universal" begins with a consonant's sound.
+        let vowel = self.architecture.starts_with(['a', 'x', 'i'])
+            || self.architecture.starts_with("unknown");
+        let article = if vowel { "an" } else { "a" };
         write!(f, "{article} {} {}", self.architecture, self.format)
     }
 }
@@ -106,7 +109,7 @@ pub fn check_target(bytes: &[u8]) -> Result<()> {
     if target == PROCESS {
         return Ok(());
     }
-    let flag = if cfg!(target_vendor = "apple") { "macos" } else { "host" };
+    let flag = if cfg!(target_vendor = "apple") { "macos-arm64" } else { "host" };
     Err(err!(
         InvalidProgram,
         "the model library is {target}; this process needs {PROCESS}: export with target {flag}"
@@ -215,6 +218,15 @@ mod tests {
         fn resolves(&self, symbol: &str, _: Option<&str>) -> bool {
             !self.missing_symbols.contains(&symbol)
         }
+    }
+
+    #[test]
+    fn targets_read_as_english() {
+        let text = |architecture| Target { format: "ELF", architecture }.to_string();
+        assert_eq!(text("x86-64"), "an x86-64 ELF");
+        assert_eq!(text("32-bit"), "a 32-bit ELF");
+        assert_eq!(text("universal"), "a universal ELF");
+        assert_eq!(text("unknown-architecture"), "an unknown-architecture ELF");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use crate::device::Device;
 use crate::error::{Context, err};
+use crate::profile::{self, Category};
 use crate::shim::context::{self, ContextGuard, ModelContext};
 use crate::tensor::{RawHandle, Tensor};
 use crate::{Error, Result};
@@ -92,12 +93,17 @@ impl Container {
     /// A blob is missing, damaged, for another machine, or needs what is not here; a shader does
     /// not compile; the device has no memory. Nothing is left behind.
     pub fn load(source: &ModelSource<'_>) -> Result<Container> {
+        let span = profile::span(Category::Load, "check and link the library");
         let payload = Payload::parse(source.payload, source.method)?;
         let blob = payload.library(source.data)?;
         let library = Arc::new(Library::load(blob.bytes(), runtime_symbol)?);
+        drop(span);
         let model = ModelContext::new(source.device.clone());
+        let mut span = profile::span(Category::Compile, "make the shaders ready");
         let compiled = msl::precompile(blob.bytes(), &*source.device)?;
         let shaders = compiled.len();
+        span.number("shader_libraries", shaders as u64);
+        drop(span);
         for (text, shader) in compiled {
             model.offer_library(text, shader);
         }
@@ -127,14 +133,19 @@ impl Container {
         data: &dyn NamedData,
         guard: &ContextGuard,
     ) -> Result<()> {
+        let span = profile::span(Category::Load, "make the container");
         let aoti = Aoti::create(library).map_err(|e| with_cause(e, guard))?;
+        drop(span);
         let aoti = self.aoti.insert(aoti);
         self.num_inputs = aoti.num_inputs()?;
         self.num_outputs = aoti.num_outputs()?;
+        let mut span = profile::span(Category::Load, "take the weights");
         let weights = payload.weights(data)?;
         self.weights = constants::load(aoti, &self.model, &weights)
             .and_then(|stats| guard.stream().commit_and_wait().map(|()| stats))
             .map_err(|e| with_cause(e, guard))?;
+        span.number("bytes_wrapped", self.weights.wrapped as u64);
+        span.number("bytes_copied", self.weights.copied as u64);
         Ok(())
     }
 
@@ -193,6 +204,7 @@ impl Container {
         };
         let mut input_handles: Vec<RawHandle> = inputs.into_iter().map(context::lend).collect();
         let mut output_handles = vec![RawHandle::NULL; self.num_outputs];
+        let span = profile::span(Category::Run, "run the model");
         // SAFETY: the numbers of inputs and outputs are the container's own; the model is
         // entered, and runs are serialised by `running`.
         let ran = unsafe { aoti.run(&mut input_handles, &mut output_handles) };
@@ -207,6 +219,7 @@ impl Container {
             return Err(error);
         }
         guard.stream().commit_and_wait()?;
+        drop(span);
         outputs.into_iter().collect()
     }
 }

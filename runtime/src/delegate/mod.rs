@@ -3,12 +3,17 @@
 mod arguments;
 mod copy;
 pub mod ffi;
+pub mod profile_json;
 pub mod stats;
 pub mod tracking;
 
 use crate::Result;
 use crate::container::{Container, ModelSource};
 use crate::error::Context;
+use crate::graph;
+use crate::ops::own_kernels::Route;
+use crate::profile::{self, Category};
+use crate::stream;
 use ffi::{EtmetalResize, EtmetalTensor};
 use stats::{Timer, Transfer};
 
@@ -25,8 +30,11 @@ impl Delegate {
     /// # Errors
     /// As for [`Container::load`]; the message names the method.
     pub fn init(source: &ModelSource<'_>) -> Result<Self> {
+        check_environment()?;
         let timer = Timer::start();
+        let span = profile::span_named(Category::Load, || format!("load {}", source.method));
         let loaded = Container::load(source);
+        drop(span);
         stats::count_init(source.method, &timer, loaded.as_ref().ok());
         let container = loaded.context(|| format!("method {:?}", source.method))?;
         Ok(Delegate { method: source.method.to_owned(), container })
@@ -44,7 +52,9 @@ impl Delegate {
         resize: Option<EtmetalResize>,
     ) -> Result<()> {
         let timer = Timer::start();
+        let span = profile::span_named(Category::Run, || format!("execute {}", self.method));
         let moved = self.run(arguments, resize);
+        drop(span);
         stats::count_execute(&self.method, &timer, moved.as_ref().ok().copied());
         moved.map(drop).context(|| format!("method {:?}", self.method))
     }
@@ -54,6 +64,7 @@ impl Delegate {
         let (inputs, outputs) =
             arguments::split(arguments, container.num_inputs(), container.num_outputs())?;
         let mut moved = Transfer::default();
+        let mut span = profile::span(Category::Copy, "take inputs");
         let tensors: Result<Vec<_>> = inputs
             .iter()
             .enumerate()
@@ -61,14 +72,27 @@ impl Delegate {
                 input.input(container.device(), &mut moved).context(|| format!("input {index}"))
             })
             .collect();
+        span.number("bytes_wrapped", moved.inputs_wrapped as u64);
+        span.number("bytes_copied", moved.inputs_copied as u64);
+        drop(span);
         container.run(tensors?, |results| {
+            let mut span = profile::span(Category::Copy, "copy outputs");
             for (index, (output, result)) in outputs.iter().zip(results).enumerate() {
                 output.store(result, resize, &mut moved).context(|| format!("output {index}"))?;
             }
+            span.number("bytes_copied", moved.outputs_copied as u64);
             Ok(())
         })?;
         Ok(moved)
     }
+}
+
+/// Checks the variables that are read only when something needs them, so that a wrong one is told
+/// once, and before anything was done.
+fn check_environment() -> Result<()> {
+    stream::flush_interval_of_environment()?;
+    graph::capacity_of_environment()?;
+    Route::of_environment().map(drop)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //!   [`Error`](crate::Error) at encode time and the command is not encoded.
 //!
 //! Two devices implement it: [`host`] runs the same shaders on CPU cores, everywhere; `metal`
-//! drives an Apple GPU.
+//! drives an Apple GPU, on Apple's systems. What both of a GPU's libraries lack is in `kernels`.
 
 use std::any::Any;
 use std::fmt;
@@ -24,9 +24,14 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::graph::GraphKey;
+use crate::profile::Work;
 use crate::tensor::DType;
 
 pub mod host;
+#[cfg(any(test, target_vendor = "apple", metal_standin))]
+pub(crate) mod kernels;
+#[cfg(any(target_vendor = "apple", metal_standin))]
+pub mod metal;
 mod per_device;
 
 pub use per_device::PerDevice;
@@ -281,6 +286,12 @@ pub trait CommandBuffer: fmt::Debug {
     /// An operand does not match the key, or leaves its buffer.
     fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()>;
 
+    /// Tells what the command encoded last is, for the [profile](crate::profile): a device that
+    /// can tell when it worked on each command records that. Called only while profiling.
+    fn describe(&mut self, work: Work) {
+        drop(work);
+    }
+
     /// Commands encoded so far.
     fn command_count(&self) -> usize;
 
@@ -289,7 +300,19 @@ pub trait CommandBuffer: fmt::Debug {
     /// # Errors
     /// The device refused the work.
     fn commit(self: Box<Self>) -> Result<Box<dyn Submission>>;
+
+    /// Submits the commands, and gives back the command buffer, now empty, where a device can go
+    /// on with it. Without one the next commands need a new one.
+    ///
+    /// # Errors
+    /// As for [`CommandBuffer::commit`].
+    fn commit_and_continue(self: Box<Self>) -> Result<Continued> {
+        Ok((self.commit()?, None))
+    }
 }
+
+/// What [`CommandBuffer::commit_and_continue`] gives.
+pub type Continued = (Box<dyn Submission>, Option<Box<dyn CommandBuffer>>);
 
 /// Work that was committed. Dropping it does not wait.
 pub trait Submission: Send + fmt::Debug {
@@ -321,21 +344,44 @@ pub struct PoolStats {
 }
 
 /// The process's default device: `ETMETAL_DEVICE` (`metal` or `host`), else Metal where there is
-/// one, else the host. Created on first use and kept.
+/// a GPU, else the host. Created on first use and kept.
 ///
 /// # Errors
-/// `ETMETAL_DEVICE` names no device of this build.
+/// `ETMETAL_DEVICE` names no device of this build, or there is no GPU for it.
 pub fn default_device() -> Result<Arc<dyn Device>> {
     static DEFAULT: std::sync::OnceLock<Result<Arc<dyn Device>>> = std::sync::OnceLock::new();
-    DEFAULT
-        .get_or_init(|| match std::env::var("ETMETAL_DEVICE").as_deref() {
-            Err(_) | Ok("" | "host") => {
-                host::HostDevice::try_shared().map(|device| device as Arc<dyn Device>)
-            }
-            Ok(other) => Err(crate::error::err!(
+    DEFAULT.get_or_init(|| device_named(std::env::var("ETMETAL_DEVICE").ok().as_deref())).clone()
+}
+
+/// The shared device of a name; without one, the best there is.
+fn device_named(name: Option<&str>) -> Result<Arc<dyn Device>> {
+    let host = || host::HostDevice::try_shared().map(|device| device as Arc<dyn Device>);
+    match name {
+        None | Some("") => metal_device()?.map_or_else(host, Ok),
+        Some("host") => host(),
+        #[cfg(target_vendor = "apple")]
+        Some("metal") => metal_device()?.ok_or_else(|| {
+            crate::error::err!(NotFound, "ETMETAL_DEVICE=metal, but this machine has no GPU")
+        }),
+        Some(other) => {
+            let names =
+                if cfg!(target_vendor = "apple") { "\"metal\" or \"host\"" } else { "\"host\"" };
+            Err(crate::error::err!(
                 InvalidArgument,
-                "ETMETAL_DEVICE={other:?} names no device of this build; use \"host\""
-            )),
-        })
-        .clone()
+                "ETMETAL_DEVICE={other:?} names no device of this build; use {names}"
+            ))
+        }
+    }
+}
+
+/// The GPU, if there is one.
+#[cfg(target_vendor = "apple")]
+fn metal_device() -> Result<Option<Arc<dyn Device>>> {
+    Ok(metal::MetalDevice::shared()?.map(|device| device as Arc<dyn Device>))
+}
+
+/// The GPU: only Apple's systems have Metal.
+#[cfg(not(target_vendor = "apple"))]
+fn metal_device() -> Result<Option<Arc<dyn Device>>> {
+    Ok(None)
 }

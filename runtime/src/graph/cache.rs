@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::GraphKey;
 use crate::device::{Device, Executable, PerDevice};
 use crate::error::err;
+use crate::profile::{self, Category};
 use crate::{Error, Result};
 
 /// Executables kept for each device unless [`CAPACITY_VARIABLE`] says otherwise.
@@ -81,7 +82,9 @@ impl GraphCache {
             state.stats.misses += 1;
         }
         // Built without the lock: other graphs must not wait for this one.
+        let lowering = profile::span_named(Category::Compile, || format!("lower {}", key.op));
         let built = device.lower(key)?;
+        drop(lowering);
         let mut state = self.state.lock();
         // Another thread may have built it meanwhile; one of both is kept.
         if let Some(executable) = state.executables.get(key).cloned() {
@@ -99,7 +102,11 @@ impl GraphCache {
     }
 }
 
-fn capacity_of_environment() -> Result<usize> {
+/// Bound of new caches: `ETMETAL_GRAPH_CACHE`, else [`DEFAULT_CAPACITY`].
+///
+/// # Errors
+/// The variable is set and is no positive number.
+pub fn capacity_of_environment() -> Result<usize> {
     match std::env::var(CAPACITY_VARIABLE) {
         Err(_) => Ok(DEFAULT_CAPACITY),
         Ok(text) => parse_capacity(&text),

@@ -2,6 +2,7 @@
 //! lowered by the device, and kept in a bounded cache.
 
 mod cache;
+mod flops;
 mod key;
 
 use crate::Result;
@@ -9,7 +10,9 @@ use crate::device::Operand;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 
-pub use cache::{CAPACITY_VARIABLE, CacheStats, DEFAULT_CAPACITY, GraphCache};
+pub use cache::{
+    CAPACITY_VARIABLE, CacheStats, DEFAULT_CAPACITY, GraphCache, capacity_of_environment,
+};
 pub use key::{GraphKey, GraphOp, OperandKey, Scan, StrideClass};
 
 /// Encodes `op` on these tensors, outputs first, on `stream`.
@@ -24,5 +27,5 @@ pub fn encode(stream: &Stream, op: GraphOp, tensors: &[&Tensor]) -> Result<()> {
     let executable =
         GraphCache::of(stream.device())?.get(&**stream.device(), &key).context(|| name)?;
     let operands: smallvec::SmallVec<[Operand; 4]> = tensors.iter().map(|t| t.operand()).collect();
-    stream.run(&executable, &operands).context(|| name)
+    stream.run(&key, &executable, &operands).context(|| name)
 }

@@ -101,16 +101,24 @@ impl Route {
     /// # Errors
     /// `ETMETAL_OPS` is neither `native` nor `msl`.
     pub fn of(stream: &Stream) -> Result<Route> {
-        static HOST: OnceLock<Result<Route>> = OnceLock::new();
         match stream.device().kind() {
             DeviceKind::Metal => Ok(Route::Msl),
-            DeviceKind::Host => HOST
-                .get_or_init(|| match std::env::var_os(OPS_VARIABLE) {
-                    None => Ok(Route::Native),
-                    Some(text) => parse_route(&text.to_string_lossy()),
-                })
-                .clone(),
+            DeviceKind::Host => Route::of_environment(),
         }
+    }
+
+    /// The route on the host: what `ETMETAL_OPS` says, by default native. The variable is read
+    /// once.
+    ///
+    /// # Errors
+    /// `ETMETAL_OPS` is neither `native` nor `msl`.
+    pub fn of_environment() -> Result<Route> {
+        static HOST: OnceLock<Result<Route>> = OnceLock::new();
+        HOST.get_or_init(|| match std::env::var_os(OPS_VARIABLE) {
+            None => Ok(Route::Native),
+            Some(text) => parse_route(&text.to_string_lossy()),
+        })
+        .clone()
     }
 }
 

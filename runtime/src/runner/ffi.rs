@@ -131,6 +131,9 @@ api! {
     stats_enable: "etmetal_stats_enable", fn(bool);
     tracked_json: "etmetal_tracked_json", fn(*mut c_char, usize) -> usize;
     tracking_enable: "etmetal_tracking_enable", fn(bool);
+    profile_json: "etmetal_profile_json", fn(*mut c_char, usize) -> usize;
+    profile_enable: "etmetal_profile_enable", fn(bool);
+    profile_now: "etmetal_profile_now", fn() -> u64;
 }
 
 fn missing(path: &Path, symbol: &str) -> Error {
@@ -142,12 +145,17 @@ fn missing(path: &Path, symbol: &str) -> Error {
     )
 }
 
+/// The innermost cause, which is the system's own text.
+fn reason(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), reason)
+}
+
 impl Api {
     /// Loads the library at `path` and finds its functions.
     pub fn load(path: &Path) -> Result<Self> {
         // SAFETY: libetmetal's initialisers register its backend and do nothing else.
         let library = unsafe { Library::new(path) }
-            .map_err(|e| err!(NotFound, "cannot load {}: {e}", path.display()))?;
+            .map_err(|e| err!(NotFound, "cannot load {}: {}", path.display(), reason(&e)))?;
         Self::bind(library, path)
     }
 
@@ -217,6 +225,9 @@ mod tests {
     #[test]
     fn a_missing_library_is_named() {
         let message = Api::load(Path::new("/no/such/libetmetal.so")).err().unwrap().to_string();
-        assert!(message.contains("/no/such/libetmetal.so"), "{message}");
+        assert!(message.starts_with("cannot load /no/such/libetmetal.so: "), "{message}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = Api::load(file.path()).err().unwrap().to_string();
+        assert_ne!(message.rsplit(": ").next(), other.rsplit(": ").next(), "the system's reason");
     }
 }

@@ -15,6 +15,7 @@
 
 pub mod compare;
 mod ffi;
+pub mod file;
 mod host_tensor;
 mod module;
 pub mod npy;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::ffi::{Api, RawMethodInfo, RawModule, RawValue, RawValueInfo, kind, text};
+use super::file;
 use super::host_tensor::HostTensor;
 use super::signature::{Dynamism, TensorInfo, ValueInfo};
 use crate::Result;
@@ -163,11 +164,33 @@ impl Runtime {
         read_text(self.api.tracked_json)
     }
 
+    /// Makes the delegate record what it does when, from now on or no longer. What was recorded
+    /// stays.
+    pub fn enable_profile(&self, on: bool) {
+        // SAFETY: the function takes a plain value.
+        unsafe { (self.api.profile_enable)(on) }
+    }
+
+    /// What was recorded, as JSON. Times are in nanoseconds, as [`Runtime::profile_now`] gives
+    /// them.
+    pub fn profile_json(&self) -> String {
+        read_text(self.api.profile_json)
+    }
+
+    /// The time now by the profile's clock, in nanoseconds.
+    pub fn profile_now(&self) -> u64 {
+        // SAFETY: the function takes nothing and returns a plain value.
+        unsafe { (self.api.profile_now)() }
+    }
+
     /// Loads a program; `data` are the `.ptd` files of a program without weights of its own.
     ///
     /// # Errors
     /// A file is missing or damaged, or ExecuTorch refuses it.
     pub fn load(&self, path: &Path, data: &[PathBuf], mode: LoadMode) -> Result<Module> {
+        for path in data.iter().map(PathBuf::as_path).chain([path]) {
+            file::open(path)?;
+        }
         let c_path = c_string(path.as_os_str())?;
         let data = data.iter().map(|p| c_string(p.as_os_str())).collect::<Result<Vec<_>>>()?;
         let data: Vec<_> = data.iter().map(|p| p.as_ptr()).collect();

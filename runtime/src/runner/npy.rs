@@ -3,9 +3,10 @@
 //! NumPy has no bfloat16: such tensors are written as float32, and are read back with
 //! [`HostTensor::convert`]. float64 is read as float32, for Metal has no float64.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
+use super::file;
 use super::host_tensor::{HostTensor, checked_numel};
 use crate::error::{Context, err};
 use crate::tensor::DType;
@@ -18,9 +19,28 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// # Errors
 /// The file cannot be read, or is not an array of numbers that a tensor can hold.
 pub fn read(path: &Path) -> Result<HostTensor> {
-    let bytes =
-        std::fs::read(path).map_err(|e| err!(System, "cannot read {}: {e}", path.display()))?;
-    parse(&bytes).context(|| path.display().to_string())
+    read_array(path).map(|array| array.tensor)
+}
+
+/// An array and how its file has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// The array, as a tensor.
+    pub tensor: HostTensor,
+    /// NumPy's name of the elements' type in the file, as in `float64`.
+    pub stored: String,
+}
+
+/// Reads a `.npy` file, and tells what it holds.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_array(path: &Path) -> Result<Array> {
+    let mut bytes = Vec::new();
+    file::open(path)?
+        .read_to_end(&mut bytes)
+        .map_err(|e| err!(System, "cannot read {}: {e}", path.display()))?;
+    parse_array(&bytes).context(|| path.display().to_string())
 }
 
 /// Writes a `.npy` file; bfloat16 as float32. The file appears whole or not at all.
@@ -46,6 +66,10 @@ pub fn write(path: &Path, tensor: &HostTensor) -> Result<()> {
 /// # Errors
 /// The bytes are no `.npy` file, or hold what no tensor can.
 pub fn parse(bytes: &[u8]) -> Result<HostTensor> {
+    parse_array(bytes).map(|array| array.tensor)
+}
+
+fn parse_array(bytes: &[u8]) -> Result<Array> {
     let (text, data) = split_header(bytes)?;
     let header = Header::parse(text)?;
     let element = header.element;
@@ -60,7 +84,16 @@ pub fn parse(bytes: &[u8]) -> Result<HostTensor> {
             header.sizes
         ));
     }
-    let mut data = data[..wanted].to_vec();
+    if data.len() > wanted {
+        return Err(err!(
+            InvalidArgument,
+            "the .npy file has {} bytes too many: {} bytes of data, shape {:?} needs {wanted}",
+            data.len() - wanted,
+            data.len(),
+            header.sizes
+        ));
+    }
+    let mut data = data.to_vec();
     if element.big_endian != cfg!(target_endian = "big") {
         data.chunks_exact_mut(element.size).for_each(<[u8]>::reverse);
     }
@@ -74,12 +107,14 @@ pub fn parse(bytes: &[u8]) -> Result<HostTensor> {
             })
             .collect();
     }
-    if header.fortran_order {
+    let tensor = if header.fortran_order {
         let reversed: Vec<u8> = (0..header.sizes.len()).rev().map(|d| d as u8).collect();
-        HostTensor::from_order(element.dtype, header.sizes, &reversed, &data)
+        HostTensor::from_order(element.dtype, header.sizes, &reversed, &data)?
     } else {
-        HostTensor::new(element.dtype, header.sizes, data)
-    }
+        HostTensor::new(element.dtype, header.sizes, data)?
+    };
+    let stored = if element.float64 { "float64".into() } else { element.dtype.to_string() };
+    Ok(Array { tensor, stored })
 }
 
 /// The bytes of a `.npy` file with this tensor; bfloat16 as float32.
@@ -195,28 +230,35 @@ impl Header {
         let bad = |what: &str| -> Error {
             err!(InvalidArgument, "the .npy header has no {what}: {}", text.trim())
         };
-        let descr = value_of(text, "descr")
-            .and_then(|v| v.strip_prefix('\''))
-            .and_then(|v| v.split_once('\''))
-            .map(|(descr, _)| descr)
-            .ok_or_else(|| bad("plain 'descr'"))?;
-        let order = value_of(text, "fortran_order").ok_or_else(|| bad("'fortran_order'"))?;
+        let descr = value_of(text, "descr").and_then(quoted).ok_or_else(|| bad("plain 'descr'"))?;
+        let order = value_of(text, "fortran_order")
+            .and_then(|v| v.split([',', '}']).next())
+            .and_then(|v| match v.trim_end() {
+                "True" => Some(true),
+                "False" => Some(false),
+                _ => None,
+            })
+            .ok_or_else(|| bad("'fortran_order' of True or False"))?;
         let sizes = value_of(text, "shape")
             .and_then(|v| v.strip_prefix('('))
             .and_then(|v| v.split_once(')'))
             .and_then(|(list, _)| parse_sizes(list))
             .ok_or_else(|| bad("'shape' of at most 255 dimensions"))?;
-        Ok(Self {
-            element: StoredElement::parse(descr)?,
-            fortran_order: order.starts_with("True"),
-            sizes,
-        })
+        Ok(Self { element: StoredElement::parse(descr)?, fortran_order: order, sizes })
     }
 }
 
+/// What follows a key of the dictionary, which may stand in quotes of either kind.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let (_, after) = text.split_once(&format!("'{key}':"))?;
-    Some(after.trim_start())
+    let after = |quote: char| text.split_once(&format!("{quote}{key}{quote}:"));
+    let (_, value) = after('\'').or_else(|| after('"'))?;
+    Some(value.trim_start())
+}
+
+/// The text between the quotes that `value` begins with.
+fn quoted(value: &str) -> Option<&str> {
+    let quote = value.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    value[1..].split_once(quote).map(|(text, _)| text)
 }
 
 fn parse_sizes(list: &str) -> Option<Vec<usize>> {
@@ -300,6 +342,24 @@ mod tests {
     }
 
     #[test]
+    fn headers_have_quotes_of_either_kind() {
+        let double =
+            npy("{\"descr\": \"<i2\", \"fortran_order\": False, \"shape\": (1,), }\n", &[7, 0]);
+        assert_eq!(parse(&double).unwrap().elements::<i16>().unwrap(), [7]);
+    }
+
+    #[test]
+    fn what_the_file_holds_is_told() {
+        let stored = |descr: &str, bytes: &[u8]| {
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (), }}\n");
+            parse_array(&npy(&header, bytes)).unwrap().stored
+        };
+        assert_eq!(stored("<f8", &[0; 8]), "float64");
+        assert_eq!(stored("<f4", &[0; 4]), "float32");
+        assert_eq!(stored("|b1", &[0]), "bool");
+    }
+
+    #[test]
     fn damaged_files_are_refused_with_a_reason() {
         let whole = serialize(&HostTensor::from_elements(vec![4], [1f32, 2., 3., 4.]).unwrap());
         for length in 0..whole.len() {
@@ -308,6 +368,10 @@ mod tests {
         let text = |bytes: &[u8]| parse(bytes).unwrap_err().to_string();
         assert!(text(&whole[..whole.len() - 1]).contains("cut off"));
         assert!(text(b"PK\x03\x04").contains("not a .npy file"));
+        let longer = [whole.as_slice(), &[0; 3]].concat();
+        assert!(text(&longer).contains("3 bytes too many"), "{}", text(&longer));
+        let maybe = npy("{'descr': '|u1', 'fortran_order': Maybe, 'shape': (), }", &[0]);
+        assert!(text(&maybe).contains("True or False"), "{}", text(&maybe));
         let complex = npy("{'descr': '<c8', 'fortran_order': False, 'shape': (), }", &[0; 8]);
         assert!(text(&complex).contains("<c8"));
         let huge = npy(

@@ -79,15 +79,7 @@ impl Dependencies {
     pub fn read(root: &Path, pipeline: &Pipeline) -> Result<Self> {
         let text = cargo(root).args(["metadata", "--no-deps", "--format-version=1"]).read()?;
         let metadata = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
-        let folder = Folder::new(root);
-        let mut presets = BTreeMap::new();
-        for name in folder.names() {
-            let (line, faults) = inherits::linearize(&folder, &name);
-            let line = faults.or(line)?;
-            let names = line.documents.into_iter().map(|document| document.identity.name);
-            presets.insert(name, names.collect());
-        }
-        Self::new(crates(&metadata)?, presets, pipeline)
+        Self::new(crates(&metadata)?, presets(root)?, pipeline)
     }
 
     fn new(
@@ -189,6 +181,17 @@ impl Dependencies {
             false
         })
     }
+}
+
+/// Each preset of the repository at `root`, with itself and those it inherits at any distance.
+fn presets(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let folder = Folder::new(root);
+    let family = |name: String| {
+        let (line, faults) = inherits::linearize(&folder, &name);
+        let documents = faults.or(line)?.documents.into_iter();
+        Ok((name, documents.map(|document| document.identity.name).collect()))
+    };
+    folder.names().into_iter().map(family).collect()
 }
 
 /// The preset that `file` declares.
@@ -306,6 +309,14 @@ pub(crate) mod tests {
         assert_eq!(reason("presets/base.toml", &[], Some("tiny")), None);
         assert_eq!(reason("presets/metal.toml", &["app"], None), None);
         assert!(reason("presets/tiny.toml", &[], Some("tiny")).is_some());
+    }
+
+    #[test]
+    fn presets_know_all_that_they_inherit() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let presets = presets(root).unwrap();
+        let family: Vec<_> = presets["metal-debug"].iter().map(String::as_str).collect();
+        assert_eq!(family, ["base", "metal", "metal-debug"]);
     }
 
     #[test]

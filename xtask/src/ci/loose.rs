@@ -45,7 +45,8 @@ fn equal(left: &Value, right: &Value) -> bool {
 
 /// Letter case does not matter.
 pub fn same_text(left: &str, right: &str) -> bool {
-    left == right || left.to_uppercase() == right.to_uppercase()
+    left.eq_ignore_ascii_case(right)
+        || !(left.is_ascii() && right.is_ascii()) && left.to_uppercase() == right.to_uppercase()
 }
 
 /// A leaf as a number; NaN (which equals nothing) for text that is none.

@@ -85,6 +85,20 @@ impl fmt::Display for MatrixError {
 
 impl std::error::Error for MatrixError {}
 
+/// An entry of `include` or `exclude`, made ready.
+struct Entry<'a> {
+    /// Axes, each with which of its values fit.
+    filters: Vec<(usize, Vec<bool>)>,
+    /// What is no axis.
+    rest: Vec<(&'a str, &'a Value)>,
+}
+
+impl Entry<'_> {
+    fn fits(&self, choice: &[usize]) -> bool {
+        self.filters.iter().all(|(axis, fits)| fits[choice[*axis]])
+    }
+}
+
 impl Matrix {
     /// Every combination.
     ///
@@ -93,17 +107,44 @@ impl Matrix {
     /// entry, an `exclude` key that is no axis, nothing at all.
     pub fn expand(&self) -> Result<Expansion, MatrixError> {
         self.check()?;
-        let mut extended = vec![false; self.include.len()];
+        let include: Vec<Entry> = self.include.iter().map(|entry| self.entry(entry)).collect();
+        let exclude: Vec<Entry> = self.exclude.iter().map(|entry| self.entry(entry)).collect();
+        let mut extended = vec![false; include.len()];
         let mut expansion = Expansion::default();
-        for combination in self.product() {
-            match self.exclude.iter().position(|entry| combination.matches(entry)) {
-                Some(entry) => expansion.excluded.push((combination, entry)),
-                None => expansion.combinations.push(self.extend(combination, &mut extended)),
+        let mut choice = vec![0; self.axes.len()];
+        for index in 0..self.product_size() {
+            self.choose(index, &mut choice);
+            let mut combination = self.combination(&choice);
+            if let Some(entry) = exclude.iter().position(|entry| entry.fits(&choice)) {
+                expansion.excluded.push((combination, entry));
+                continue;
             }
+            for (entry, extended) in include.iter().zip(&mut extended) {
+                if entry.fits(&choice) {
+                    *extended = true;
+                    entry.rest.iter().for_each(|(key, value)| combination.set(key, value));
+                }
+            }
+            expansion.combinations.push(combination);
         }
         let unmatched = self.include.iter().zip(extended).filter(|(_, extended)| !extended);
         expansion.combinations.extend(unmatched.map(|(entry, _)| self.alone(entry)));
         Ok(expansion)
+    }
+
+    /// Compares what `entry` says of each axis with each value of the axis, once.
+    fn entry<'a>(&self, entry: &'a Map<String, Value>) -> Entry<'a> {
+        let (mut filters, mut rest) = (Vec::new(), Vec::new());
+        for (key, filter) in entry {
+            match self.axes.iter().position(|(name, _)| loose::same_text(name, key)) {
+                Some(axis) => {
+                    let fits = |value: &Value| loose::matches(filter, value);
+                    filters.push((axis, self.axes[axis].1.iter().map(fits).collect()));
+                }
+                None => rest.push((key.as_str(), filter)),
+            }
+        }
+        Entry { filters, rest }
     }
 
     fn is_axis(&self, key: &str) -> bool {
@@ -143,36 +184,28 @@ impl Matrix {
         Ok(())
     }
 
-    /// The product of the axes, the last varying fastest.
-    fn product(&self) -> impl Iterator<Item = Combination> {
-        let size = match self.axes[..] {
-            [] => 0,
-            _ => self.axes.iter().map(|(_, values)| values.len()).product(),
-        };
-        (0..size).map(move |index| {
-            let mut block = size;
-            let value = |(name, values): &(String, Vec<Value>)| {
-                block /= values.len();
-                (name.clone(), values[index / block % values.len()].clone())
-            };
-            Combination(self.axes.iter().map(value).collect())
-        })
+    /// How many combinations the axes have.
+    fn product_size(&self) -> usize {
+        if self.axes.is_empty() {
+            return 0;
+        }
+        self.axes.iter().map(|(_, values)| values.len()).product()
     }
 
-    /// Adds what the include entries that match have beside axes.
-    fn extend(&self, combination: Combination, extended: &mut [bool]) -> Combination {
-        let mut result = combination;
-        for (entry, extended) in self.include.iter().zip(extended) {
-            let axes = |(key, _): &(&String, &Value)| self.is_axis(key);
-            let fits = entry.iter().filter(axes).all(|(key, filter)| {
-                loose::matches(filter, result.get(key).unwrap_or(&Value::Null))
-            });
-            if fits {
-                *extended = true;
-                entry.iter().filter(|pair| !axes(pair)).for_each(|(k, v)| result.set(k, v));
-            }
+    /// The places of the values of combination `index`, the last axis varying fastest.
+    fn choose(&self, index: usize, choice: &mut [usize]) {
+        let mut rest = index;
+        for ((_, values), place) in self.axes.iter().zip(choice).rev() {
+            *place = rest % values.len();
+            rest /= values.len();
         }
-        result
+    }
+
+    fn combination(&self, choice: &[usize]) -> Combination {
+        let value = |((name, values), place): (&(String, Vec<Value>), &usize)| {
+            (name.clone(), values[*place].clone())
+        };
+        Combination(self.axes.iter().zip(choice).map(value).collect())
     }
 
     /// An include entry as a combination: axes first, as in the others.

@@ -6,6 +6,7 @@
 //! there. [`triage`] reads what failed.
 
 pub mod axis;
+pub mod bench;
 pub mod changes;
 pub mod event;
 pub mod loose;

@@ -146,7 +146,7 @@ mod tests {
         insta::assert_snapshot!([fault("test"), fault("lnit"), fault("li")].join("\n"), @"
         `test` is several jobs: name one of test/linux/metal, test/linux/tiny, test/mac/metal
         there is no job `lnit`; did you mean `lint`?
-        there is no job `li`; known here: lint/linux, lint, test/linux/metal, test, test/linux/tiny, test, test/mac/metal, test, cross/linux/aarch64-apple-darwin, cross
+        there is no job `li`; known here: cross, cross/linux/aarch64-apple-darwin, lint, lint/linux, test, test/linux/metal, test/linux/tiny, test/mac/metal
         ");
     }
 

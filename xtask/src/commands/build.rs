@@ -9,6 +9,7 @@ use anyhow::{Result, bail, ensure};
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
+use crate::export::{self, TorchSource};
 use crate::package;
 use crate::preset::backend::Metal;
 use crate::preset::{Preset, Sourced};
@@ -75,6 +76,10 @@ impl Build {
 pub struct Extras {
     /// The packages of `requirements-bench.txt` in the Python environment.
     pub bench: bool,
+    /// PyTorch and what exporting a model needs besides.
+    pub torch: Option<TorchSource>,
+    /// The packages of `requirements-python-tests.txt`.
+    pub python_tests: bool,
     /// A prefix to install the stage into.
     pub install: Option<PathBuf>,
 }
@@ -99,6 +104,11 @@ pub struct Built {
 }
 
 impl Built {
+    /// A program of the Python environment.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.python.with_file_name(name)
+    }
+
     /// Checks that the stage holds `etmetal` and libetmetal.
     ///
     /// # Errors
@@ -262,6 +272,13 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         let numpy = facts.venv.site_packages().join("numpy/__init__.py");
         steps.push(facts.venv.add_step("numpy", &lock("bench")?, vec![numpy]));
     }
+    if let Some(torch) = &extras.torch {
+        steps.extend(export::steps(&facts.workspace, &facts.venv, torch, &facts.cxx)?);
+    }
+    if extras.python_tests {
+        let tools = ["pytest", "ruff"].map(|name| facts.venv.program(name));
+        steps.push(facts.venv.add_step("pytest and ruff", &lock("python-tests")?, tools.into()));
+    }
     let rust = RustBuild {
         workspace: &facts.workspace,
         preset: &facts.preset,
@@ -301,7 +318,10 @@ fn torch_python(environment: &Environment, preset: &Preset) -> Option<PathBuf> {
     }
     let active = environment.get("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("bin/python"));
     let python = active.filter(|path| path.exists()).or_else(|| environment.which("python3"))?;
-    Torch::of(&python).map(|_| python)
+    let torch = Torch::of(&python)?;
+    // ExecuTorch's own Metal backend is compiled against the C ABI that models call.
+    let upstream = preset.backend.metal.value == Metal::Upstream;
+    (!upstream || torch.aoti_headers().is_some()).then_some(python)
 }
 
 /// Refuses options that need PyTorch where there is none: CMake would find that out late.
@@ -315,8 +335,8 @@ fn check_torch(facts: &Facts) -> Result<()> {
         None => format!("`{option}` is on (ExecuTorch's default, or for `backend.metal`)"),
     };
     bail!(
-        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found. Activate \
-         the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
+        "{how}, which needs PyTorch's Python modules and headers, and no PyTorch is found (or \
+         one without AOTInductor's headers). Activate the environment that has it (VIRTUAL_ENV, else `python3` is asked), or set \
          `{option} = false` under [executorch.options]"
     )
 }

@@ -5,6 +5,7 @@ pub mod build;
 pub mod ci;
 pub mod clean;
 pub mod doctor;
+pub mod export;
 pub mod install;
 pub mod preset;
 pub mod run;

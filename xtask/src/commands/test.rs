@@ -1,11 +1,14 @@
 //! `cargo xtask test`: builds, then runs every check there is, and counts.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
 
 use super::build::{Built, Extras, Selection, build};
 use crate::ci::shards::{self, Shard, Unit};
+use crate::export::{self, TorchSource};
 use crate::process::{Invocation, status};
-use crate::test_count::{Count, Watcher};
+use crate::test_count::{Count, PytestWatcher, Watcher};
 use crate::toolchain::rust;
 use crate::workspace::cargo;
 
@@ -20,10 +23,51 @@ pub struct Test {
     /// Leave out formatting, clippy and the documentation
     #[arg(long)]
     no_lint: bool,
+    /// Run only the tests of the crates, or of the Python package (default: all; with --filter
+    /// --device or --shard those of the crates)
+    #[arg(long, value_enum)]
+    suite: Option<Suite>,
+    /// How many of the Python package's tests to run
+    #[arg(long, value_enum, default_value_t = Tier::Quick)]
+    tier: Tier,
+    /// Run only the tests of one device: `standin` is the Metal device on a stand-in for Metal,
+    /// on x86-64 Linux
+    #[arg(long, value_name = "DEVICE", conflicts_with = "shard")]
+    device: Option<OneDevice>,
     /// Run only a part of the tests, as 1/3; leaves out the lints
     #[arg(long, value_name = "K/N", conflicts_with = "filter")]
     shard: Option<Shard>,
 }
+
+/// Whose tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// The crates' and the Python package's.
+    All,
+    /// The crates'.
+    Rust,
+    /// The Python package's.
+    Python,
+}
+
+/// How much of the Python package to test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tier {
+    /// What a change is likely to break.
+    Quick,
+    /// Every model in every form.
+    Full,
+}
+
+/// A device whose tests can be run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OneDevice {
+    /// The Metal device on the stand-in.
+    Standin,
+}
+
+/// Where the stand-in runs.
+const STANDIN_HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// One check: a command that passes or fails as a whole.
 #[derive(Debug)]
@@ -42,7 +86,16 @@ impl Test {
     /// # Errors
     /// A tool cannot be started.
     pub fn run(&self) -> Result<bool> {
-        let built = build(&self.selection, Extras::default(), false);
+        let suite = self.suite();
+        let extras = match suite {
+            Suite::Rust => Extras::default(),
+            Suite::All | Suite::Python => Extras {
+                torch: Some(TorchSource::default()),
+                python_tests: true,
+                ..Extras::default()
+            },
+        };
+        let built = build(&self.selection, extras, false);
         let built = match built.and_then(|built| built.require_etmetal().map(|()| built)) {
             Ok(built) => built,
             Err(error) => {
@@ -51,11 +104,14 @@ impl Test {
                 return Ok(false);
             }
         };
-        let lint = !self.no_lint && self.filter.is_none() && self.shard.is_none();
-        let lints = if lint { lints(&built) } else { Vec::new() };
-        let tests = self.tests(&built)?;
+        let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
+        let lint = !self.no_lint && !part;
+        let lints = if lint { lints(&built, suite) } else { Vec::new() };
+        let tests = if suite == Suite::Python { Vec::new() } else { self.commands(&built)? };
+        let pytest = (suite != Suite::Rust).then(|| self.pytest(&built));
         if self.selection.dry_run {
-            let commands = lints.iter().flat_map(|lint| &lint.commands).chain(&tests);
+            let commands = lints.iter().flat_map(|lint| &lint.commands);
+            let commands = commands.chain(&tests).chain(&pytest);
             commands.for_each(|command| println!("{command}"));
             return Ok(true);
         }
@@ -74,11 +130,22 @@ impl Test {
         for tests in &tests {
             ran.add(run_tests(tests, &mut failures)?);
         }
+        if let Some(pytest) = &pytest {
+            ran.add(run_pytest(pytest, &mut failures)?);
+        }
         count.add(ran);
         println!();
         failures.iter().for_each(|failure| println!("failed: {failure}"));
         if !lint {
             println!("not run: formatting, clippy, documentation");
+        }
+        match suite {
+            Suite::All => {}
+            Suite::Rust => println!("not run: the tests of the Python package (--suite all)"),
+            Suite::Python => println!("not run: the tests of the crates (--suite all)"),
+        }
+        if suite != Suite::Rust && self.tier == Tier::Quick {
+            println!("not run: the Python package's longer tests (--tier full)");
         }
         if built.rust.host != rust::APPLE {
             println!("not run: {NEEDS_A_MAC}");
@@ -93,6 +160,72 @@ impl Test {
         }
         println!("{count}");
         Ok(count.failed == 0 && ran.passed > 0)
+    }
+
+    fn suite(&self) -> Suite {
+        let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
+        let default = if part { Suite::Rust } else { Suite::All };
+        self.suite.unwrap_or(default)
+    }
+
+    /// Two processes: exporting is the work of one core.
+    fn pytest(&self, built: &Built) -> Invocation {
+        let tier = match self.tier {
+            Tier::Quick => "quick",
+            Tier::Full => "full",
+        };
+        let pytest = export::python(&built.workspace, &built.python, &built.stage.library())
+            .cwd(built.workspace.root.join("python"))
+            .args(["-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--tier", tier])
+            .arg(format!("--color={}", if console::colors_enabled() { "yes" } else { "no" }));
+        match &self.filter {
+            Some(filter) => pytest.args(["-k", filter.as_str()]),
+            None => pytest,
+        }
+    }
+
+    /// The commands that run the tests.
+    fn commands(&self, built: &Built) -> Result<Vec<Invocation>> {
+        let has_standin = built.rust.host == STANDIN_HOST;
+        match self.device {
+            Some(OneDevice::Standin) if has_standin => Ok(self.standin(built).into()),
+            Some(OneDevice::Standin) => {
+                bail!("the stand-in for Metal runs on {STANDIN_HOST}, this is {}", built.rust.host)
+            }
+            None => {
+                let mut all = self.tests(built)?;
+                // Of shards, the first has them.
+                let mine = self.shard.is_none_or(|shard| shard.index == 1);
+                if has_standin && mine {
+                    all.extend(self.standin(built));
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    /// The tests of the Metal device on the stand-in for Metal, as the newest system that the
+    /// device tells apart, and as an older one. They are a build of their own:
+    /// `runtime/standin/README.md` says why.
+    fn standin(&self, built: &Built) -> [Invocation; 2] {
+        let root = &built.workspace.root;
+        let target = root.join("target/standin");
+        let tests = cargo(root)
+            .args(["test", "--package", "etmetal-standin", "--target", STANDIN_HOST])
+            .arg("--no-fail-fast")
+            .env("RUSTC_WRAPPER", root.join("runtime/standin/rustc-standin"))
+            .env("RUSTFLAGS", "--cfg metal_standin")
+            .env("ETMETAL_STANDIN_SOURCES", target.join("sources"))
+            .env("MACOSX_DEPLOYMENT_TARGET", "14.0")
+            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+            .env("PATH", built.path())
+            .env("CARGO_TERM_COLOR", color());
+        let tests = match &self.filter {
+            Some(filter) => tests.arg(filter),
+            None => tests,
+        };
+        ["15.0", "14.5"].map(|version| tests.clone().env("ETMETAL_STANDIN_MACOS", version))
     }
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
@@ -127,7 +260,15 @@ fn color() -> &'static str {
     if console::colors_enabled() { "always" } else { "never" }
 }
 
-fn lints(built: &Built) -> Vec<Lint> {
+/// The clang that compiles shaders for the host device, if it is one.
+fn shader_clang(built: &Built) -> Option<PathBuf> {
+    let file = built.stage.root().join("lib/etmetal/msl-compiler");
+    let text = std::fs::read_to_string(file).ok()?;
+    let program = PathBuf::from(text.lines().next()?);
+    program.file_name()?.to_str()?.contains("clang").then_some(program)
+}
+
+fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
     let cargo = || cargo(&built.workspace.root).env("CARGO_TERM_COLOR", color());
     let clippy = || cargo().args(["clippy", "--workspace", "--all-targets"]);
     let deny = ["--", "-D", "warnings"];
@@ -138,18 +279,41 @@ fn lints(built: &Built) -> Vec<Lint> {
         Lint { name: "clippy", commands: vec![clippy().args(deny)] },
     ];
     if built.rust.host != rust::APPLE {
-        let mut commands = Vec::new();
-        if rust::target_library(&built.workspace, rust::APPLE).is_none() {
-            let add = Invocation::new("rustup").args(["target", "add", rust::APPLE]);
-            commands.push(add.cwd(&built.workspace.root));
+        let library = || cargo().args(["clippy", "--package", "etmetal", "--lib"]);
+        for (name, target, command) in [
+            ("clippy for aarch64-apple-darwin", rust::APPLE, clippy()),
+            ("clippy for x86_64-apple-darwin", "x86_64-apple-darwin", library()),
+            ("clippy for aarch64-apple-ios", "aarch64-apple-ios", library()),
+        ] {
+            let mut commands = Vec::new();
+            if rust::target_library(&built.workspace, target).is_none() {
+                let add = Invocation::new("rustup").args(["target", "add", target]);
+                commands.push(add.cwd(&built.workspace.root));
+            }
+            let mut command = command.args(["--target", target]).args(deny);
+            // A dependency compiles a few lines of Objective-C, which gcc cannot.
+            if let Some(clang) = shader_clang(built) {
+                command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
+            }
+            commands.push(command);
+            lints.push(Lint { name, commands });
         }
-        commands.push(clippy().args(["--target", rust::APPLE]).args(deny));
-        lints.push(Lint { name: "clippy for aarch64-apple-darwin", commands });
     }
     let doc = cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     lints.push(Lint { name: "documentation", commands: vec![doc] });
     if let Some(ctest) = &built.ctest {
         lints.push(Lint { name: "ExecuTorch's own tests", commands: vec![ctest.clone()] });
+    }
+    if suite == Suite::Python {
+        lints.clear();
+    }
+    if suite != Suite::Rust {
+        let ruff = || Invocation::new(built.tool("ruff")).cwd(built.workspace.root.join("python"));
+        let commands = vec![
+            ruff().args(["format", "--check", "--no-cache"]),
+            ruff().args(["check", "--no-cache"]),
+        ];
+        lints.push(Lint { name: "ruff", commands });
     }
     lints
 }
@@ -170,6 +334,17 @@ impl Lint {
         }
         Ok(None)
     }
+}
+
+fn run_pytest(pytest: &Invocation, failures: &mut Vec<String>) -> Result<Count> {
+    println!("== tests of the Python package");
+    let mut watcher = PytestWatcher::default();
+    let ended = pytest.run_lines(|line| {
+        println!("{line}");
+        watcher.line(line);
+        Ok(())
+    })?;
+    Ok(watcher.finish(ended, failures))
 }
 
 fn run_tests(tests: &Invocation, failures: &mut Vec<String>) -> Result<Count> {

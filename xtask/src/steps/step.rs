@@ -89,6 +89,8 @@ pub enum Input {
 pub enum Action {
     /// Run a program; the step fails if it does.
     Run(Invocation),
+    /// Run a program that downloads, up to three times; the step fails if the last time does.
+    Fetch(Invocation),
     /// Remove a file, or a folder with everything in it, if it is there.
     Remove(PathBuf),
     /// Make a folder and those above it.
@@ -128,6 +130,7 @@ impl Action {
                 );
                 Ok(())
             }
+            Action::Fetch(invocation) => fetch(invocation, on_line),
             Action::Remove(path) => remove(path),
             Action::MakeFolder(path) => std::fs::create_dir_all(path)
                 .with_context(|| format!("cannot make the folder {}", path.display())),
@@ -139,6 +142,25 @@ impl Action {
             Action::Install(from, to) => super::install::install(from, to),
             Action::Replace { from, to, parked } => replace(from, to, parked),
         }
+    }
+}
+
+/// How long to wait before a download is tried again.
+const WAITS: [u64; 2] = [5, 20];
+
+fn fetch(invocation: &Invocation, on_line: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    let mut waits = WAITS.into_iter();
+    loop {
+        let status = invocation.run_lines(&mut *on_line)?;
+        if status.success() {
+            return Ok(());
+        }
+        let status = crate::process::status(status);
+        let Some(wait) = waits.next() else {
+            anyhow::bail!("`{invocation}` failed ({status}), {} times", WAITS.len() + 1);
+        };
+        on_line(&format!("failed ({status}); trying again in {wait} s"))?;
+        std::thread::sleep(std::time::Duration::from_secs(wait));
     }
 }
 
@@ -177,6 +199,10 @@ impl fmt::Display for Action {
         let q = |path: &Path| quote(path.as_os_str());
         match self {
             Action::Run(invocation) => write!(f, "{invocation}"),
+            Action::Fetch(invocation) => {
+                write!(f, "{invocation}")?;
+                WAITS.iter().try_for_each(|wait| write!(f, " || {{ sleep {wait}; {invocation}; }}"))
+            }
             Action::Remove(path) => write!(f, "rm -rf {}", q(path)),
             Action::MakeFolder(path) => write!(f, "mkdir -p {}", q(path)),
             Action::Copy(from, to) => write!(f, "cp {} {}", q(from), q(to)),

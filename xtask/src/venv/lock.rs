@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(lock("sdk").version_of("execu"), None);
         assert!(lock("bench").version_of("numpy").is_some());
         assert!(lock("zig").version_of("ziglang").is_some());
-        for name in ["sdk", "bench", "zig"] {
+        for name in ["sdk", "bench", "zig", "torch", "export", "python-tests"] {
             let text = lock(name).text;
             let lines = text.lines().filter(|l| !l.trim_start().starts_with('#'));
             let (hashes, packages): (Vec<_>, Vec<_>) =

@@ -97,6 +97,21 @@ impl Venv {
         }
     }
 
+    /// Adds the packages of another lock file, trying again what the network refuses: for large
+    /// downloads.
+    pub fn fetch_step(&self, name: &'static str, lock: &Lock, outputs: Vec<PathBuf>) -> Step {
+        let mut step = self.add_step(name, lock, outputs);
+        step.actions = vec![Action::Fetch(self.pip_install(lock).arg("--force-reinstall"))];
+        step
+    }
+
+    /// `pip install` without what it is to install.
+    pub fn pip(&self) -> Invocation {
+        Invocation::new(self.python())
+            .args(["-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"])
+            .args(["--retries", "10", "--timeout", "60"])
+    }
+
     fn pip_install(&self, lock: &Lock) -> Invocation {
         Invocation::new(self.python())
             .args(["-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"])

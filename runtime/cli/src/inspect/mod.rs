@@ -36,7 +36,7 @@ pub struct Arguments {
 /// # Errors
 /// The file is no program, or is damaged; a file cannot be written.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
-    let model = inputs::Files::find(&arguments.model, &[], &[]).model;
+    let model = inputs::model_in(&arguments.model);
     let bytes = inputs::map(&model)?;
     let program = Program::parse(&bytes).context(|| model.display())?;
     let contents = Contents::of(&program, &model.display().to_string());
@@ -46,9 +46,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.json {
         let text = serde_json::to_string_pretty(&contents)
             .map_err(|e| Error::Internal(format!("the contents are no JSON: {e}")))?;
-        output::print(&text);
+        output::print(&text)?;
     } else {
-        output::print(text::render(&contents, Style::of(&std::io::stdout())).trim_end());
+        output::print(text::render(&contents, Style::of(&std::io::stdout())).trim_end())?;
     }
     Ok(if contents.has_problems() { Outcome::Failure } else { Outcome::Success })
 }

@@ -8,6 +8,7 @@ use super::Inner;
 use super::recording::Recording;
 use crate::Result;
 use crate::device::{BufferRef, CommandBuffer, Dispatch, Executable, Operand, Submission};
+use crate::profile::Work;
 
 /// Records commands for the host device.
 #[derive(Debug)]
@@ -60,6 +61,10 @@ impl CommandBuffer for HostCommandBuffer {
 
     fn run(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<()> {
         self.recording.executable(executable, operands)
+    }
+
+    fn describe(&mut self, work: Work) {
+        self.recording.describe(work);
     }
 
     fn command_count(&self) -> usize {

@@ -176,12 +176,18 @@ fn processor_name() -> Option<String> {
 /// The processor's name as its maker gives it.
 #[cfg(target_vendor = "apple")]
 fn processor_name() -> Option<String> {
+    system_text(c"machdep.cpu.brand_string")
+}
+
+/// What Apple's systems tell about themselves under this name.
+#[cfg(target_vendor = "apple")]
+pub(in crate::device) fn system_text(name: &std::ffi::CStr) -> Option<String> {
     let mut text = [0u8; 256];
     let mut len = text.len();
     // SAFETY: the name is a C string, and `len` bytes of `text` may be written.
     let status = unsafe {
         libc::sysctlbyname(
-            c"machdep.cpu.brand_string".as_ptr(),
+            name.as_ptr(),
             text.as_mut_ptr().cast(),
             &mut len,
             std::ptr::null_mut(),
@@ -190,6 +196,12 @@ fn processor_name() -> Option<String> {
     };
     let text = std::ffi::CStr::from_bytes_until_nul(&text).ok()?;
     (status == 0).then(|| text.to_string_lossy().into_owned())
+}
+
+/// What Apple's systems tell about themselves under this name: nothing on others.
+#[cfg(all(metal_standin, not(target_vendor = "apple")))]
+pub(in crate::device) fn system_text(_: &std::ffi::CStr) -> Option<String> {
+    None
 }
 
 /// The processor's name as its maker gives it.

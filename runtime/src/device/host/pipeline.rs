@@ -110,6 +110,18 @@ impl HostPipeline {
     }
 }
 
+impl HostPipeline {
+    /// Buffer parameters, by ascending index.
+    pub fn buffer_parameters(&self) -> &[Parameter] {
+        &self.buffers
+    }
+
+    /// Threadgroup memory parameters, by ascending index.
+    pub fn threadgroup_parameters(&self) -> &[Parameter] {
+        &self.threadgroups
+    }
+}
+
 impl fmt::Debug for HostPipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostPipeline({:?}, {:?})", self.name, self.mode)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::memory::{Block, physical_memory};
+use super::memory::{self, physical_memory};
 use crate::Result;
 use crate::device::PoolStats;
 use crate::error::err;
@@ -17,38 +17,50 @@ const SLACK: f64 = 1.5;
 /// The smallest capacity: what a tensor of a few elements takes.
 const SMALLEST: usize = 256;
 
+/// What a pool keeps: memory that is freed when it is dropped.
+pub trait Pooled {
+    /// Bytes that may be used.
+    fn capacity(&self) -> usize;
+}
+
+impl Pooled for memory::Block {
+    fn capacity(&self) -> usize {
+        memory::Block::capacity(self)
+    }
+}
+
 /// Keeps blocks for reuse: best fit within a slack, least recently used out, bounded.
 ///
 /// Capacities come in eight steps per power of two, so that requests of similar sizes share
 /// blocks. Thread-safe.
 #[derive(Debug)]
-pub struct Pool {
+pub struct Pool<Block = memory::Block> {
     /// Bytes that may be kept for reuse.
     bound: usize,
     /// Bytes that one request may ask for.
     largest: usize,
-    state: Mutex<State>,
+    state: Mutex<State<Block>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct State<Block> {
     /// Blocks kept for reuse, by capacity; the one used last is at the back.
-    idle: BTreeMap<usize, VecDeque<Idle>>,
+    idle: BTreeMap<usize, VecDeque<Idle<Block>>>,
     /// Counts releases: the clock of "least recently".
     clock: u64,
     stats: PoolStats,
 }
 
 #[derive(Debug)]
-struct Idle {
+struct Idle<Block> {
     block: Block,
     released: u64,
 }
 
 impl Pool {
-    /// An empty pool that keeps at most `bound` bytes for reuse.
+    /// An empty pool of the system's memory that keeps at most `bound` bytes for reuse.
     pub fn new(bound: usize) -> Pool {
-        Pool { bound, largest: physical_memory(), state: Mutex::default() }
+        Pool::with_largest(bound, physical_memory())
     }
 
     /// The bound where the user gives none: a quarter of the memory, at most 4 GiB.
@@ -56,25 +68,43 @@ impl Pool {
         (physical_memory() / 4).min(4 << 30)
     }
 
-    /// Bytes that one request may ask for: the machine's memory.
-    pub fn largest(&self) -> usize {
-        self.largest
-    }
-
     /// A block of at least `len` bytes, from the pool or from the system.
     ///
     /// # Errors
     /// Out of memory, with the bytes asked for and in use. What the pool kept is freed first.
-    pub fn acquire(&self, len: usize) -> Result<Block> {
+    pub fn acquire(&self, len: usize) -> Result<memory::Block> {
+        self.acquire_with(len, memory::Block::new)
+    }
+}
+
+impl<Block: Pooled> Pool<Block> {
+    /// An empty pool that keeps at most `bound` bytes for reuse; one request may ask for
+    /// `largest` bytes.
+    pub fn with_largest(bound: usize, largest: usize) -> Self {
+        let state = State { idle: BTreeMap::new(), clock: 0, stats: PoolStats::default() };
+        Pool { bound, largest, state: Mutex::new(state) }
+    }
+
+    /// Bytes that one request may ask for.
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// A block of at least `len` bytes, from the pool or made by `make`, which is told the
+    /// capacity.
+    ///
+    /// # Errors
+    /// Out of memory, with the bytes asked for and in use. What the pool kept is freed first.
+    pub fn acquire_with(&self, len: usize, make: impl Fn(usize) -> Option<Block>) -> Result<Block> {
         let Some(capacity) = capacity_for(len).filter(|&c| c <= self.largest.max(SMALLEST)) else {
             return Err(self.out_of_memory(len));
         };
         if let Some(block) = self.state.lock().reuse(capacity) {
             return Ok(block);
         }
-        let block = Block::new(capacity).or_else(|| {
+        let block = make(capacity).or_else(|| {
             self.trim();
-            Block::new(capacity)
+            make(capacity)
         });
         let block = block.ok_or_else(|| self.out_of_memory(len))?;
         let mut state = self.state.lock();
@@ -124,7 +154,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl<Block: Pooled> State<Block> {
     /// The smallest kept block of `capacity` bytes or, within the slack, more.
     fn reuse(&mut self, capacity: usize) -> Option<Block> {
         let most = (capacity as f64 * SLACK) as usize;
@@ -145,7 +175,7 @@ impl State {
 
     /// The block whose release lies furthest back. There are at most a few hundred capacities.
     fn evict(&mut self) -> Option<Block> {
-        let oldest = |queue: &VecDeque<Idle>| queue.front().map_or(u64::MAX, |i| i.released);
+        let oldest = |queue: &VecDeque<Idle<Block>>| queue.front().map_or(u64::MAX, |i| i.released);
         let queue = self.idle.values_mut().min_by_key(|q| oldest(q))?;
         let Idle { block, .. } = queue.pop_front()?;
         self.stats.cached -= block.capacity();
@@ -170,6 +200,7 @@ fn capacity_for(len: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::Block;
     use super::*;
     use proptest::prelude::*;
 

@@ -17,6 +17,7 @@ use super::threads::Threads;
 use crate::Result;
 use crate::device::{Argument, BufferRef, Dispatch, Executable, Operand, Pipeline};
 use crate::error::{Context as _, err};
+use crate::profile::{self, Work};
 
 /// A recording with room for more commands than this is not kept for reuse.
 const MOST_KEPT: usize = 1 << 14;
@@ -37,6 +38,8 @@ pub struct Recording {
     /// Inline arguments. As this may move while it grows, addresses into it are set at the end.
     inline: Vec<Inline>,
     inline_arguments: Vec<InlineArgument>,
+    /// What commands are, by index; only while profiling.
+    described: Vec<(usize, Work)>,
 }
 
 // SAFETY: the addresses are those of arguments that the recording holds itself; buffers may be
@@ -122,6 +125,7 @@ impl Recording {
         self.sizes.clear();
         self.inline.clear();
         self.inline_arguments.clear();
+        self.described.clear();
         self.commands.capacity() <= MOST_KEPT && self.inline.capacity() <= MOST_KEPT
     }
 
@@ -221,6 +225,13 @@ impl Recording {
         Ok(())
     }
 
+    /// Tells what the last command is, so that its time goes into the profile.
+    pub fn describe(&mut self, work: Work) {
+        if let Some(index) = self.commands.len().checked_sub(1) {
+            self.described.push((index, work));
+        }
+    }
+
     /// Runs all commands in their order, up to the first that fails.
     ///
     /// # Errors
@@ -230,7 +241,7 @@ impl Recording {
             self.addresses[address] = std::ptr::from_mut(&mut self.inline[inline]).cast();
         }
         let (addresses, sizes) = (&self.addresses, &self.sizes);
-        self.commands.iter_mut().try_for_each(|command| match command {
+        let run = |command: &mut Command| match command {
             Command::Dispatch { pipeline, library, launch, arguments } => {
                 launch.buffers = addresses[*arguments..].as_ptr();
                 launch.sizes = sizes[*arguments..].as_ptr();
@@ -255,6 +266,16 @@ impl Recording {
             Command::Run { executable, operands } => {
                 Lowered::of(executable)?.run(operands, threads)
             }
+        };
+        let mut described = self.described.drain(..).peekable();
+        self.commands.iter_mut().enumerate().try_for_each(|(index, command)| {
+            let Some((_, work)) = described.next_if(|(at, _)| *at == index) else {
+                return run(command);
+            };
+            let start = profile::now();
+            let outcome = run(command);
+            profile::record_work(work, start, profile::now());
+            outcome
         })
     }
 }

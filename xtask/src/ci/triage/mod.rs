@@ -163,30 +163,41 @@ const ON_RETRY: &str = "it passed on a retry";
 /// The failures in logs. A test that failed and then passed, in the same log or in that of a later
 /// attempt of its job, passed on a retry.
 fn of_logs(rules: &Rules, inputs: &[Input]) -> Vec<Failure> {
-    let mut outcomes = Vec::new();
-    for input in inputs {
-        let bytes = log::without_colors(&input.bytes);
-        for section in log::sections(&bytes) {
-            let job = section.job.map(str::to_owned).or_else(|| log::job_name(&bytes));
+    let texts: Vec<_> = inputs.iter().map(|input| log::without_colors(&input.bytes)).collect();
+    let mut scanned = Vec::new();
+    for (input, text) in inputs.iter().zip(&texts) {
+        for section in log::sections(text) {
+            let job = section.job.map(str::to_owned).or_else(|| log::job_name(text));
             let job = job.unwrap_or_else(|| job_of_file(&input.name));
-            outcomes.push((input.name.as_str(), job, scan::scan(rules, &section)));
+            scanned.push((input.name.as_str(), job, section, scan::scan(rules, &section)));
         }
     }
+    let mut failed = BTreeMap::<String, BTreeSet<String>>::new();
+    for (_, job, _, outcome) in &scanned {
+        let tests = outcome.tests.iter().filter_map(|test| test.test.clone());
+        failed.entry(job.clone()).or_default().extend(tests);
+    }
     let mut failures: Vec<Failure> = Vec::new();
-    for (source, job, outcome) in outcomes {
+    for (source, job, section, outcome) in scanned {
+        let tests = &failed[&job];
+        let passed = if tests.is_empty() {
+            BTreeMap::new()
+        } else {
+            scan::passed_tests(rules, &section, tests)
+        };
         for earlier in failures.iter_mut().filter(|failure| failure.job == job) {
-            let retried =
-                earlier.test.as_ref().is_some_and(|test| outcome.passed.contains_key(test));
+            let retried = earlier.test.as_ref().is_some_and(|test| passed.contains_key(test));
             if retried && earlier.class == Class::New {
                 (earlier.class, earlier.reason) = (Class::Flaky, ON_RETRY.to_owned());
             }
         }
-        let failed =
-            |test: &Option<String>| failures.iter().any(|f| f.job == job && f.test == *test);
-        let again = |failure: &Failure| failure.test.is_some() && failed(&failure.test);
-        let new: Vec<Failure> = of_outcome(source, &job, outcome);
-        let new: Vec<Failure> = new.into_iter().filter(|failure| !again(failure)).collect();
-        failures.extend(new);
+        let known: BTreeSet<_> = failures
+            .iter()
+            .filter(|failure| failure.job == job)
+            .filter_map(|failure| failure.test.clone())
+            .collect();
+        let new = of_outcome(source, &job, outcome, &passed).into_iter();
+        failures.extend(new.filter(|f| f.test.as_ref().is_none_or(|test| !known.contains(test))));
     }
     failures
 }
@@ -202,7 +213,12 @@ fn job_of_file(name: &str) -> String {
     }
 }
 
-fn of_outcome(source: &str, job: &str, outcome: Outcome) -> Vec<Failure> {
+fn of_outcome(
+    source: &str,
+    job: &str,
+    outcome: Outcome,
+    passed: &BTreeMap<String, usize>,
+) -> Vec<Failure> {
     let failure = |found: Found, class, reason: &str, more| Failure {
         class,
         reason: reason.to_owned(),
@@ -218,7 +234,7 @@ fn of_outcome(source: &str, job: &str, outcome: Outcome) -> Vec<Failure> {
     let new = |found, more| failure(found, Class::New, "nothing explains it", more);
     let mut failures = Vec::new();
     for test in outcome.tests {
-        let passed = test.test.as_ref().and_then(|name| outcome.passed.get(name));
+        let passed = test.test.as_ref().and_then(|name| passed.get(name));
         failures.push(if passed.is_some_and(|line| *line > test.line) {
             failure(test, Class::Flaky, ON_RETRY, 0)
         } else {

@@ -89,6 +89,9 @@ pub struct Match<'r, 'l> {
 #[derive(Debug)]
 pub struct Rules {
     rules: Vec<Rule>,
+    /// Those for tests that passed. Most lines of a log may be such: they are looked for only where
+    /// a test failed.
+    passing: Vec<Rule>,
     texts: AhoCorasick,
 }
 
@@ -105,8 +108,15 @@ impl Rules {
     /// The file is wrong; a test reads it.
     pub fn built_in() -> Result<Self> {
         let file: File = toml::from_str(include_str!("rules.toml")).context("rules.toml")?;
-        let texts = AhoCorasick::new(file.rule.iter().map(|rule| &rule.contains))?;
-        Ok(Self { rules: file.rule, texts })
+        let (passing, rules): (Vec<_>, Vec<_>) =
+            file.rule.into_iter().partition(|rule| rule.is == Meaning::Passed);
+        let texts = AhoCorasick::new(rules.iter().map(|rule| &rule.contains))?;
+        Ok(Self { rules, passing, texts })
+    }
+
+    /// The test that `line` says has passed.
+    pub fn passed<'l>(&self, line: &'l str) -> Option<&'l str> {
+        self.passing.iter().find_map(|rule| rule.of_line(line)?.name)
     }
 
     /// Where in `text`, from `start` on, the next line is that a rule may match.

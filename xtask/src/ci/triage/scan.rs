@@ -1,6 +1,8 @@
 //! What a job's log says: the tests and steps that failed, and what stopped it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use aho_corasick::{AhoCorasick, Input};
 
 use super::log::Section;
 use super::rules::{FAILED, Match, Meaning, Rules, Takes};
@@ -33,8 +35,6 @@ pub struct Found {
 pub struct Outcome {
     /// Tests that failed.
     pub tests: Vec<Found>,
-    /// Tests that passed, each with the number of the last line that says so.
-    pub passed: BTreeMap<String, usize>,
     /// The first thing beside tests that failed, and how many more there are.
     pub error: Option<(Found, usize)>,
     /// What the machine, the disk or the network did.
@@ -52,7 +52,6 @@ struct Lines {
     summaries: Vec<Found>,
     infrastructure: Vec<(Found, Takes)>,
     cancelled: Vec<Found>,
-    passed: BTreeMap<String, usize>,
 }
 
 /// Reads the log of a job.
@@ -70,6 +69,28 @@ pub fn scan(rules: &Rules, section: &Section<'_>) -> Outcome {
         return Outcome { infrastructure: Some(found), ..Outcome::default() };
     }
     lines.judge()
+}
+
+/// Those of `tests` that passed, each with the number of the last line that says so.
+pub fn passed_tests(
+    rules: &Rules,
+    section: &Section<'_>,
+    tests: &BTreeSet<String>,
+) -> BTreeMap<String, usize> {
+    let mut passed = BTreeMap::new();
+    let Ok(names) = AhoCorasick::new(tests) else { return passed };
+    let (mut position, mut counted, mut number) = (0, 0, section.first_line);
+    while let Some(hit) = names.find(Input::new(section.bytes).span(position..section.bytes.len()))
+    {
+        let (start, end) = section.line_around(hit.start());
+        number += section.lines_between(counted, start);
+        (counted, position) = (start, end);
+        let text = section.text(start, end);
+        if let Some(name) = rules.passed(&text).filter(|name| tests.contains(*name)) {
+            passed.insert(name.to_owned(), number);
+        }
+    }
+    passed
 }
 
 /// Whether the log itself says that the job passed: whatever it has of errors was expected.
@@ -148,9 +169,7 @@ impl Lines {
     fn add(&mut self, section: &Section<'_>, found: &Match<'_, '_>, line: usize, end: usize) {
         let new = || Found::new(section, found, line, end);
         match found.rule.is {
-            Meaning::Passed => {
-                self.passed.insert(found.name.unwrap_or_default().to_owned(), line);
-            }
+            Meaning::Passed => {}
             Meaning::Test => {
                 let name = found.name;
                 match self.tests.iter_mut().find(|test| test.test.as_deref() == name) {
@@ -207,7 +226,6 @@ impl Lines {
         }
         let more = errors.len().saturating_sub(1);
         outcome.error = errors.into_iter().next().map(|first| (first, more));
-        outcome.passed = self.passed;
         outcome
     }
 

@@ -3,8 +3,9 @@
 //! Every kernel is compiled so that each load and store is looked at before it is done
 //! (`msl/include/checked.h`). Memory of arguments may be used within the argument: a tensor's own
 //! elements where the caller says which they are, else the rest of the buffer. Threadgroup memory
-//! may be used within a variable, and not by two threads at once if one of them writes, where "at
-//! once" means with neither a threadgroup barrier nor a SIMD-group operation of both between.
+//! may be used within a variable, and not by two threads at once if one of them changes it, where
+//! "at once" means with neither a threadgroup barrier nor a SIMD-group operation of both between.
+//! Several threads may store the same value: generated kernels do.
 //!
 //! An access is known by its address alone: one that leaves its argument and lands in another
 //! argument of the same call is seen only if it is a store and that one is read-only.
@@ -63,22 +64,39 @@ struct Bound {
     bytes: u64,
 }
 
+/// Bytes from an argument, beyond its own size, from which on it is no more than a guess that it
+/// was meant.
+const FAR: u64 = 1 << 20;
+
+impl Bound {
+    /// Bytes between it and `address`.
+    fn distance(&self, address: u64) -> u64 {
+        match address.checked_sub(self.address) {
+            None => self.address - address,
+            Some(offset) => offset.saturating_sub(self.bytes),
+        }
+    }
+}
+
 impl Access<'_> {
     /// A load or store outside of every argument.
     fn memory(&self, address: u64) -> String {
         let outside = format!("{} out of bounds", self.what(self.fault.is_store()));
-        match self.nearest(address) {
-            None => format!("{outside}: the kernel has no buffers{}", self.at_place()),
-            Some(bound) => {
-                let offset = address.wrapping_sub(bound.address).cast_signed();
-                format!(
-                    "{outside}: {} of {} bytes, accessed at byte offset {offset}{}",
-                    self.argument(bound.index),
-                    bound.bytes,
-                    self.at_place()
-                )
-            }
-        }
+        let Some(bound) = self.nearest(address) else {
+            return format!("{outside}: the kernel has no buffers{}", self.at_place());
+        };
+        let offset = address.wrapping_sub(bound.address).cast_signed();
+        let far = if bound.distance(address) > bound.bytes.saturating_add(FAR) {
+            "far from every argument; the nearest is "
+        } else {
+            ""
+        };
+        format!(
+            "{outside}: {far}{} of {} bytes, accessed at byte offset {offset}{}",
+            self.argument(bound.index),
+            bound.bytes,
+            self.at_place()
+        )
     }
 
     /// A store to an argument that is read-only.
@@ -151,12 +169,12 @@ impl Access<'_> {
             .collect()
     }
 
-    /// The argument whose memory is nearest to `address`; of several, the one before it.
+    /// The argument whose memory is nearest to `address`, and that the kernel may store to if it
+    /// is a store.
     fn nearest(&self, address: u64) -> Option<Bound> {
-        self.bound().into_iter().min_by_key(|bound| match address.checked_sub(bound.address) {
-            None => 2 * u128::from(bound.address - address) + 1,
-            Some(offset) => 2 * u128::from(offset.saturating_sub(bound.bytes)),
-        })
+        let writable = |index: usize| self.launch.writable >> index & 1 != 0;
+        let fits = |bound: &Bound| !self.fault.is_store() || writable(bound.index);
+        self.bound().into_iter().filter(fits).min_by_key(|bound| bound.distance(address))
     }
 
     /// `buffer(0) "out"`.

@@ -140,6 +140,16 @@ fn offsets_may_be_negative() {
 }
 
 #[test]
+fn wild_indices_are_told_with_what_is_nearest() {
+    let (out, input) = (buffer(64), buffer(64));
+    let call = |body| Call::new(OUT_AND_IN, body, 64, 64).buffer(&out).buffer(&input);
+    call("out[i] = in[i * 0x10000000ul];")
+        .fails(&["load of 4 bytes out of bounds: far from every"]);
+    let text = call("out[i + 0x10000000000ul] = in[i];").error();
+    assert!(text.contains("the nearest is buffer(0) \"out\" of 256 bytes"), "{text}");
+}
+
+#[test]
 fn a_neighbour_that_is_read_only_is_not_stored_to() {
     let both = buffer(64);
     let call = Call::new(OUT_AND_IN, "out[i + 4] = in[i];", 32, 32);
@@ -283,6 +293,21 @@ fn two_stores_without_a_barrier_are_found() {
          threadgroup_barrier(mem_flags::mem_threadgroup);\nout[i] = a[t / 16];";
     let call = Call::new(TILE, body, 64, 64).buffer(&buffer(64));
     call.fails(&["missing barrier: store", "has stored to", "line 4:11"]);
+}
+
+#[test]
+fn threads_may_store_the_same_value() {
+    let body = "threadgroup int any;\nany = 0;\n\
+         threadgroup_barrier(mem_flags::mem_threadgroup);\nif (i > 5) any = VALUE;\n\
+         threadgroup_barrier(mem_flags::mem_threadgroup);\nout[i] = any;";
+    let out = buffer(64);
+    let call = |value: &str| Call::new(TILE, &body.replace("VALUE", value), 64, 64).buffer(&out);
+    call("1").passes();
+    assert_eq!(contents(&out), [1f32.to_bits(); 64]);
+    // Nothing comes after the last store of this one.
+    call("i > 62 ? 2 : 1").fails(&["missing barrier: store of 4 bytes", "[63, 0, 0]", "line 6:"]);
+    let last = "threadgroup int any;\nout[i] = 1; any = i / 63;";
+    Call::new(TILE, last, 64, 64).buffer(&out).fails(&["missing barrier: store", "[63, 0, 0]"]);
 }
 
 #[test]

@@ -71,42 +71,9 @@ impl Lowered {
         })
     }
 
-    /// Whether the operands are those of the key and lie inside their buffers.
+    /// See [`check_operands`].
     pub(super) fn check(&self, operands: &[Operand]) -> Result<()> {
-        let GraphKey { op, operands: keys } = &self.key;
-        if operands.len() != keys.len() {
-            return Err(err!(
-                InvalidArgument,
-                "{op} takes {} operands, not {}",
-                keys.len(),
-                operands.len()
-            ));
-        }
-        for (index, (operand, key)) in operands.iter().zip(keys).enumerate() {
-            if operand.dtype != key.dtype || operand.sizes != key.sizes {
-                return Err(err!(
-                    InvalidArgument,
-                    "operand {index} of {op} is {} {:?}, but the graph was built for {} {:?}",
-                    operand.dtype,
-                    operand.sizes,
-                    key.dtype,
-                    key.sizes
-                ));
-            }
-            if end(operand).is_none_or(|end| end > operand.buffer.len()) {
-                return Err(err!(
-                    InvalidArgument,
-                    "operand {index} of {op}: {} of sizes {:?}, strides {:?} at byte {} leaves \
-                     a buffer of {} bytes",
-                    operand.dtype,
-                    operand.sizes,
-                    operand.strides,
-                    operand.offset,
-                    operand.buffer.len()
-                ));
-            }
-        }
-        Ok(())
+        check_operands(&self.key, operands)
     }
 
     /// Runs the code; a panic in it is an error like any other.
@@ -122,6 +89,47 @@ impl Executable for Lowered {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// Whether the operands are those of a key and lie inside their buffers.
+///
+/// # Errors
+/// The first that is not.
+pub(in crate::device) fn check_operands(key: &GraphKey, operands: &[Operand]) -> Result<()> {
+    let GraphKey { op, operands: keys } = key;
+    if operands.len() != keys.len() {
+        return Err(err!(
+            InvalidArgument,
+            "{op} takes {} operands, not {}",
+            keys.len(),
+            operands.len()
+        ));
+    }
+    for (index, (operand, key)) in operands.iter().zip(keys).enumerate() {
+        if operand.dtype != key.dtype || operand.sizes != key.sizes {
+            return Err(err!(
+                InvalidArgument,
+                "operand {index} of {op} is {} {:?}, but the graph was built for {} {:?}",
+                operand.dtype,
+                operand.sizes,
+                key.dtype,
+                key.sizes
+            ));
+        }
+        if end(operand).is_none_or(|end| end > operand.buffer.len()) {
+            return Err(err!(
+                InvalidArgument,
+                "operand {index} of {op}: {} of sizes {:?}, strides {:?} at byte {} leaves \
+                 a buffer of {} bytes",
+                operand.dtype,
+                operand.sizes,
+                operand.strides,
+                operand.offset,
+                operand.buffer.len()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Byte offset one past the last element in the buffer; `None` if no address can be.

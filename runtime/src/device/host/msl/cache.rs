@@ -45,6 +45,11 @@ fn directory_from(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     base.unwrap_or_else(std::env::temp_dir).join("etmetal")
 }
 
+/// The folder, made if there is none; `None` if it cannot be had or others can write to it.
+pub fn private_folder(folder: &Path) -> Option<PathBuf> {
+    Cache::open(folder).dir
+}
+
 /// A cache directory that is ours, or none.
 #[derive(Debug)]
 pub(crate) struct Cache {

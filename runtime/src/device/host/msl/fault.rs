@@ -31,10 +31,6 @@ pub struct Fault {
     other_place: u32,
 }
 
-// SAFETY: code of kernels writes it from any thread, but only the thread that has claimed `state`;
-// the name is a constant of a library that outlives the dispatch.
-unsafe impl Sync for Fault {}
-
 /// What is wrong with the access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind<'f> {

@@ -21,8 +21,17 @@ pub(crate) fn toolchain() -> &'static Arc<Toolchain> {
 
 /// The system's compiler with another cache directory.
 pub(crate) fn toolchain_at(cache: &Path) -> Arc<Toolchain> {
+    find(cache, false)
+}
+
+/// The same for the checked mode.
+pub(crate) fn checked_toolchain_at(cache: &Path) -> Arc<Toolchain> {
+    find(cache, true)
+}
+
+fn find(cache: &Path, checked: bool) -> Arc<Toolchain> {
     let search = Search { path: std::env::var_os("PATH"), ..Search::default() };
-    Toolchain::find_with(&search, cache, false).unwrap()
+    Toolchain::find_with(&search, cache, checked).unwrap()
 }
 
 /// A fiber arena of this thread.

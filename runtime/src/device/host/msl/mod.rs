@@ -51,7 +51,7 @@ mod toolchain;
 mod version;
 mod waiting;
 
-pub use cache::cache_dir;
+pub use cache::{cache_dir, private_folder};
 pub use fault::{Fault, FaultKind, Threadgroup};
 pub use kernels::KernelInfo;
 pub use module::{Module, Native, compile_all};

@@ -16,6 +16,7 @@ use super::toolchain::Toolchain;
 use super::{Entry, LaunchMode};
 use crate::Result;
 use crate::error::err;
+use crate::profile::{self, Category};
 
 /// One MSL source, checked and analysed. Its kernels compile one by one, when asked for.
 #[derive(Debug)]
@@ -76,6 +77,7 @@ impl Module {
                 if names.is_empty() { "none".to_string() } else { names.join(", ") }
             ));
         };
+        let mut span = profile::span(Category::Compile, "load a cached kernel");
         let cache = self.toolchain.cache();
         let key = cache::key(&[self.key.as_bytes(), kernel.as_bytes()]);
         let name = format!("{key}.kernel");
@@ -84,6 +86,7 @@ impl Module {
         if let Some(native) = known.and_then(|path| load(&path).ok()) {
             return Ok(native);
         }
+        span.rename("compile a kernel");
         let scratch = cache.scratch()?;
         let made = scratch.path().join("kernel.so");
         compile::compile(&self.source, self.rewritten()?, info, &self.toolchain, &made)?;

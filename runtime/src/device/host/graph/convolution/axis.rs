@@ -24,6 +24,8 @@ pub struct Axis {
     pub step: usize,
     pub count: usize,
     pub in_step: usize,
+    /// Elements of the input.
+    pub input: usize,
     pub taps: Vec<Tap>,
 }
 
@@ -47,8 +49,14 @@ impl Dimension {
     /// The axis of a convolution.
     pub fn axis(&self) -> Axis {
         let offset = |kernel: usize| (kernel * self.dilation) as isize - self.padding as isize;
-        let mut axis =
-            Axis { first: 0, step: 1, count: self.out, in_step: self.stride, taps: Vec::new() };
+        let mut axis = Axis {
+            first: 0,
+            step: 1,
+            count: self.out,
+            in_step: self.stride,
+            input: self.input,
+            taps: Vec::new(),
+        };
         axis.taps = (0..self.kernel).map(|k| axis.tap(k, offset(k), self.input)).collect();
         axis
     }
@@ -58,7 +66,8 @@ impl Dimension {
         let stride = self.stride as isize;
         let remainder = |first: usize| {
             let count = (self.out - first).div_ceil(self.stride);
-            let mut axis = Axis { first, step: self.stride, count, in_step: 1, taps: Vec::new() };
+            let (step, input) = (self.stride, self.input);
+            let mut axis = Axis { first, step, count, in_step: 1, input, taps: Vec::new() };
             for k in 0..self.kernel {
                 // Input `y` reaches result `y · stride - padding + k · dilation`.
                 let distance = (first + self.padding) as isize - (k * self.dilation) as isize;

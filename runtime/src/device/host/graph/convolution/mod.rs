@@ -3,14 +3,16 @@
 //! The result is one or more [lattices](lattice) of pixels that use the same taps of the kernel:
 //! one for a convolution, several for a transposed one, which so is nothing but convolutions with
 //! parts of its kernel. Lattices are cut into tiles that the threads share out. A tile's float32
-//! sums start with the bias, products are added [by matrix](product) or [directly](direct), and
-//! the sums are rounded into the result once.
+//! sums start with the bias, products are added [by matrix](product), from a
+//! [window](window) of the input or [directly](direct), and the sums are rounded into the result
+//! once.
 
 mod axis;
 mod direct;
 mod lattice;
 mod product;
 mod tile;
+mod window;
 mod work;
 
 use std::marker::PhantomData;
@@ -193,16 +195,22 @@ impl<T: Real> HostExecutable for Convolution<T> {
     fn run(&self, operands: &[Operand], threads: &Threads) -> Result<()> {
         let views = Views::<T>::new(&self.geometry, operands);
         let work = Work::new(&self.geometry, &views, threads);
+        let weights = (work.method == Method::Window).then(|| {
+            // SAFETY: operands were checked before the run, and the geometry is made from their
+            // sizes.
+            unsafe { window::Weights::gather(&self.geometry, &views) }
+        });
         threads.run(work.tiles() as u64, work.chunk as u64, &|range| {
             let mut scratch = Scratch::default();
             for index in range {
                 let (lattice, pixels, channels) = work.tile(index as usize);
+                let weights = weights.as_ref().map_or(&[][..], |weights| weights.of(lattice));
                 let lattice = &self.geometry.lattices[lattice];
                 let runs = lattice.runs(pixels.clone());
                 let tile = Tile { lattice, runs, pixels: pixels.len(), channels };
                 // SAFETY: operands were checked before the run, the geometry is made from their
                 // sizes, and tiles share no element of the result.
-                unsafe { scratch.compute(&tile, &views, work.method) };
+                unsafe { scratch.compute(&tile, &views, work.method, weights) };
             }
         })
     }
@@ -214,17 +222,24 @@ struct Scratch {
     sums: Vec<f32>,
     line: Vec<f32>,
     product: product::Scratch,
+    window: window::Scratch,
 }
 
 impl Scratch {
-    /// Computes a tile.
+    /// Computes a tile; `weights` are those that [`Method::Window`] wants.
     ///
     /// # Safety
     /// The views lie inside live buffers, and nobody else uses the tile's part of the result.
-    unsafe fn compute<T: Real>(&mut self, tile: &Tile<'_>, views: &Views<T>, method: Method) {
+    unsafe fn compute<T: Real>(
+        &mut self,
+        tile: &Tile<'_>,
+        views: &Views<T>,
+        method: Method,
+        weights: &[f32],
+    ) {
         let by_pixel = match method {
             Method::Product => None,
-            Method::ByChannel => Some(false),
+            Method::Window | Method::ByChannel => Some(false),
             Method::ByPixel => Some(true),
         };
         // SAFETY: the caller's promise.
@@ -232,6 +247,9 @@ impl Scratch {
             let mut sums = Sums::start(std::mem::take(&mut self.sums), tile, views, by_pixel);
             match method {
                 Method::Product => product::add(&mut self.product, &mut sums, tile, views),
+                Method::Window => {
+                    window::add(&mut self.window, &mut sums, tile, views, weights);
+                }
                 Method::ByChannel => direct::add(&mut self.line, &mut sums, tile, views),
                 Method::ByPixel => direct::add_depthwise(&mut self.line, &mut sums, tile, views),
             }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::lattice::Lattice;
-use super::{Geometry, Views};
+use super::{Geometry, Views, window};
 use crate::device::host::threads::Threads;
 
 /// How products are added to the sums of a tile.
@@ -11,7 +11,9 @@ use crate::device::host::threads::Threads;
 pub enum Method {
     /// By products of matrices.
     Product,
-    /// One channel at a time, all pixels of the tile at once.
+    /// From a window of the input.
+    Window,
+    /// One channel at a time, a run of pixels at once.
     ByChannel,
     /// One pixel at a time, all channels of the tile at once: depthwise, with channels together.
     ByPixel,
@@ -23,6 +25,14 @@ const LEAST_PIXELS: usize = 64;
 /// Channels of a tile, at most, and fewest that are worth a tile of their own.
 const MOST_CHANNELS: usize = 512;
 const LEAST_CHANNELS: usize = 16;
+/// The same for tiles from windows, which are copied anew for each cut of channels, with rows
+/// that neighbouring tiles share.
+const MOST_PIXELS_BY_WINDOW: usize = 512;
+const MOST_CHANNELS_BY_WINDOW: usize = 128;
+/// The same for tiles whose channels are computed one at a time: the sums of as many pixels and
+/// channels stay in the first level cache.
+const MOST_PIXELS_BY_CHANNEL: usize = 512;
+const MOST_CHANNELS_BY_CHANNEL: usize = 16;
 /// Channels of a group up to which gathering input elements does not pay.
 const FEW_CHANNELS: usize = 4;
 
@@ -94,7 +104,7 @@ impl Work {
     /// Chooses a method and cuts up the result.
     pub fn new<T>(geometry: &Geometry, views: &Views<T>, threads: &Threads) -> Work {
         let method = method(geometry, views);
-        let together = method == Method::ByPixel;
+        let together = matches!(method, Method::ByChannel | Method::ByPixel);
         let (channels, groups) = if together {
             (geometry.out_channels, 1)
         } else {
@@ -108,8 +118,8 @@ impl Work {
         let cost = geometry.lattices.iter().map(cost_of).fold(1, usize::saturating_add);
         // Several shares a thread, so that all end at about the same time.
         let shares = (cost / least).min(4 * threads.count());
-        let (mut pixels_of_tile, mut channels_of_tile) =
-            (MOST_PIXELS, channels.clamp(1, MOST_CHANNELS));
+        let (mut pixels_of_tile, most_channels) = most(method);
+        let mut channels_of_tile = channels.clamp(1, most_channels);
         loop {
             let work =
                 Work::cut(geometry, method, [channels, groups], pixels_of_tile, channels_of_tile);
@@ -171,6 +181,15 @@ impl Work {
     }
 }
 
+/// Pixels and channels of a tile, at most.
+fn most(method: Method) -> (usize, usize) {
+    match method {
+        Method::Product | Method::ByPixel => (MOST_PIXELS, MOST_CHANNELS),
+        Method::Window => (MOST_PIXELS_BY_WINDOW, MOST_CHANNELS_BY_WINDOW),
+        Method::ByChannel => (MOST_PIXELS_BY_CHANNEL, MOST_CHANNELS_BY_CHANNEL),
+    }
+}
+
 fn method<T>(geometry: &Geometry, views: &Views<T>) -> Method {
     let depthwise = views.in_channels == 1 && views.out_channels == 1 && geometry.groups > 1;
     let pointwise = geometry.lattices.iter().all(|lattice| lattice.taps.len() <= 1);
@@ -178,6 +197,8 @@ fn method<T>(geometry: &Geometry, views: &Views<T>) -> Method {
         Method::ByPixel
     } else if views.out_channels <= FEW_CHANNELS && (depthwise || !pointwise) {
         Method::ByChannel
+    } else if geometry.lattices.iter().all(|lattice| window::suits(lattice, views)) {
+        Method::Window
     } else {
         Method::Product
     }
@@ -194,7 +215,8 @@ mod tests {
     fn tiles_cover_the_result_once() {
         for (out, input, weight, stride, transposed, groups, method) in [
             ([1, 70, 40, 33], [1, 3, 40, 33], [70, 3, 1, 1], 1, false, 1, Method::Product),
-            ([2, 600, 3, 7], [2, 600, 3, 7], [600, 300, 3, 3], 1, false, 2, Method::Product),
+            ([2, 600, 3, 7], [2, 600, 3, 7], [600, 300, 3, 3], 1, false, 2, Method::Window),
+            ([1, 70, 40, 33], [1, 3, 40, 33], [70, 3, 3, 3], 1, false, 1, Method::Window),
             ([40, 20, 2, 5], [40, 20, 2, 5], [20, 1, 3, 3], 1, false, 20, Method::ByChannel),
             ([3, 6, 31, 21], [3, 6, 10, 7], [6, 3, 4, 4], 3, true, 2, Method::ByChannel),
             ([3, 16, 31, 21], [3, 6, 10, 7], [6, 16, 3, 3], 3, true, 1, Method::Product),
@@ -221,7 +243,8 @@ mod tests {
                     geometry.lattices.iter().map(|lattice| vec![0; size(lattice)]).collect();
                 for index in 0..work.tiles() {
                     let (lattice, pixels, of_tile) = work.tile(index);
-                    assert!(pixels.len() <= MOST_PIXELS && of_tile.len() <= MOST_CHANNELS);
+                    let (most_pixels, most_channels) = most(method);
+                    assert!(pixels.len() <= most_pixels && of_tile.len() <= most_channels);
                     for pixel in pixels {
                         for channel in of_tile.clone() {
                             seen[lattice][pixel * channels + channel] += 1;

@@ -130,34 +130,65 @@ MSL_UNCHECKED inline ThreadgroupRange threadgroup_range(const Launch* l, ulong o
   return nearest;
 }
 
+// What is known of a place in threadgroup memory.
+MSL_UNCHECKED inline Fault threadgroup_fault(const Check& check, const ThreadgroupRange& range) {
+  Fault what{};
+  what.kind = fault_threadgroup;
+  what.address = check.address - (ulong)check.context->threadgroup_memory() - range.start;
+  what.variable = range.name;
+  what.variable_bytes = range.bytes;
+  what.argument = range.argument;
+  return what;
+}
+
+[[noreturn]] MSL_UNCHECKED inline void stop_race(const Check& check, const ThreadgroupRange& range,
+                                                 const Race& race) {
+  Fault what = threadgroup_fault(check, range);
+  what.kind = fault_race;
+  what.other_thread = thread_of(race.earlier);
+  what.other_is_store = race.with_store;
+  what.other_place = race.earlier.place;
+  stop(check, what);
+}
+
 MSL_UNCHECKED inline void check_threadgroup(const Check& check) {
   Context* c = check.context;
   const ulong offset = check.address - (ulong)c->threadgroup_memory();
   const ThreadgroupRange range = threadgroup_range(c->launch, offset);
   const ulong within = offset - range.start;
-  Fault what{};
-  what.address = within;
-  what.variable = range.name;
-  what.variable_bytes = range.bytes;
-  what.argument = range.argument;
-  if (within > range.bytes || check.bytes > range.bytes - within) {
-    what.kind = fault_threadgroup;
-    stop(check, what);
-  }
+  if (within > range.bytes || check.bytes > range.bytes - within)
+    stop(check, threadgroup_fault(check, range));
   Races& races = c->races;
   const uint flag = races.atomic ? atomic_flag : 0;
   const uint thread = c->current;
   const Access now{races.epoch, races.seen[thread][thread % simd_width], thread | flag,
                    check.place()};
   Shadow* bytes = c->shadow() + range.packed + within;
-  const Access* other = find_race(races, bytes, check.bytes, now, check.is_store);
-  if (!other) return;
-  what.kind = fault_race;
-  what.other_thread = thread_of(*other);
-  what.other_is_store = false;
-  for (ulong i = 0; i < check.bytes; i++) what.other_is_store |= other == &bytes[i].store;
-  what.other_place = other->place;
-  stop(check, what);
+  const Race race = find_race(races, bytes, check.bytes, now, check.is_store);
+  if (!race.is_there) return;
+  if (check.is_store && race.with_store && check.bytes <= sizeof(races.doubtful.before)) {
+    races.doubtful.bytes = check.bytes;
+    races.doubtful.address = (char*)check.address;
+    races.doubtful.instruction = check.instruction;
+    races.doubtful.earlier = race.earlier;
+    for (ulong i = 0; i < check.bytes; i++)
+      races.doubtful.before[i] = ((const char*)check.address)[i];
+    return;
+  }
+  stop_race(check, range, race);
+}
+
+// Looks at what the running thread's doubtful store has done: before it does anything else.
+MSL_UNCHECKED inline void settle_store(Context* c) {
+  DoubtfulStore& store = c->races.doubtful;
+  bool changed = false;
+  for (ulong i = 0; i < store.bytes; i++) changed |= store.before[i] != store.address[i];
+  if (changed) {
+    const Check check{c, (ulong)store.address, store.bytes, true, store.instruction};
+    const ulong offset = check.address - (ulong)c->threadgroup_memory();
+    stop_race(check, threadgroup_range(c->launch, offset), {true, true, store.earlier});
+  }
+  store.bytes = 0;
 }
 
 MSL_UNCHECKED inline bool lies_in(ulong address, ulong bytes, const void* start, ulong size) {
@@ -188,6 +219,7 @@ MSL_UNCHECKED MSL_INLINE void check_access(ulong address, ulong bytes, bool is_s
                                            const void* instruction) {
   if (!bytes) return;
   const Check check{context(), address, bytes, is_store, instruction};
+  if (check.context->races.doubtful.bytes) settle_store(check.context);
   const ulong offset = address - (ulong)check.context;
   if (offset >= arena_size) return check_memory(check);
   // The fibers' stacks, and what the runtime keeps of them.

@@ -99,6 +99,12 @@ MSL_INLINE void threadgroup_memory_is_shared(Context* c) {
 #endif
 }
 
+#ifdef MSL_CHECKED
+inline void settle_store(Context* c);
+#else
+MSL_INLINE void settle_store(Context*) {}
+#endif
+
 // The context of the running fiber.
 MSL_INLINE Context* context() {
   uintptr_t stack;
@@ -305,6 +311,7 @@ MSL_UNCHECKED inline void fiber_main() {
       uint started = c->next++;
       c->current = started;
       c->body(c, started);
+      settle_store(c);
       // The thread that returns here is the one that runs now.
       uint done = c->current;
       c->live--;
@@ -331,6 +338,7 @@ MSL_UNCHECKED inline void fiber_main() {
 // The current thread enters a SIMD operation. If it is the last lane to come, the operation is
 // done and null is returned; else the stack to continue on.
 inline MSL_OUT_OF_LINE void* enter_simd_operation(Context* c, Complete complete, uint site) {
+  settle_store(c);
   uint thread = c->current, s = thread / simd_width;
   Simdgroup& group = c->simdgroups[s];
   if (!group.waiting) {
@@ -355,6 +363,7 @@ inline MSL_OUT_OF_LINE void* enter_simd_operation(Context* c, Complete complete,
 }
 
 inline MSL_OUT_OF_LINE void* enter_barrier(Context* c) {
+  settle_store(c);
   uint thread = c->current;
   c->at_barrier++;
   c->simdgroups[thread / simd_width].at_barrier |= 1u << (thread % simd_width);

@@ -35,9 +35,20 @@ struct Shadow {
   Access loads[remembered_loads];
 };
 
+// A store to what another thread has stored to, as all threads of generated kernels do to clear a
+// variable: a fault only if it changes the value, which shows when it is done.
+struct DoubtfulStore {
+  ulong bytes;  // 0: there is none
+  char* address;
+  const void* instruction;
+  Access earlier;
+  char before[16];
+};
+
 struct Races {
   uint epoch;
   bool atomic;  // whether the running thread is inside of an atomic function
+  DoubtfulStore doubtful;  // of the running thread
   uint seen[max_threads][simd_width];
 };
 
@@ -73,21 +84,29 @@ MSL_UNCHECKED inline void remember_load(const Races& races, Shadow& byte, const 
   if (elsewhere) byte.loads[0] = load;
 }
 
-// The earlier access that `now` conflicts with; null if there is none, and `now` is remembered.
-MSL_UNCHECKED inline const Access* find_race(const Races& races, Shadow* bytes, ulong count,
-                                             const Access& now, bool is_store) {
+// What an access conflicts with.
+struct Race {
+  bool is_there;
+  bool with_store;
+  Access earlier;
+};
+
+// Remembers `now`, and gives what it conflicts with; with stores only if not with loads.
+MSL_UNCHECKED inline Race find_race(const Races& races, Shadow* bytes, ulong count,
+                                    const Access& now, bool is_store) {
+  Race race{};
   for (ulong i = 0; i < count; i++) {
     Shadow& byte = bytes[i];
-    if (conflicts(races, byte.store, now)) return &byte.store;
+    if (!race.is_there && conflicts(races, byte.store, now)) race = {true, true, byte.store};
     if (!is_store) {
       remember_load(races, byte, now);
       continue;
     }
     for (const Access& load : byte.loads)
-      if (conflicts(races, load, now)) return &load;
+      if (conflicts(races, load, now)) return {true, false, load};
     byte.store = now;
   }
-  return nullptr;
+  return race;
 }
 
 // Starts an epoch; `shadow` has `count` bytes' entries. Number 0 stays that of no access.
@@ -116,6 +135,7 @@ MSL_UNCHECKED inline void lanes_met(Races& races, uint simdgroup, uint mask) {
 // A thread's own clock starts ahead of what the others have seen of it.
 MSL_UNCHECKED inline void start_clocks(Races& races, uint threads) {
   races.atomic = false;
+  races.doubtful.bytes = 0;
   const uint simdgroups = (threads + simd_width - 1) / simd_width;
   __builtin_memset(races.seen, 0, simdgroups * simd_width * sizeof(races.seen[0]));
   for (uint i = 0; i < simdgroups * simd_width; i++)

@@ -12,10 +12,12 @@ extern "C" {
 extern char msl_static_start[] __asm("section$start$__DATA$msl_tg");
 extern char msl_static_stop[] __asm("section$end$__DATA$msl_tg");
 #define MSL_SECTION(name) "__DATA," name
+#define MSL_KEPT used
 #else
 extern char msl_static_start[] __asm("__start_msl_tg") __attribute__((visibility("hidden"), weak));
 extern char msl_static_stop[] __asm("__stop_msl_tg") __attribute__((visibility("hidden"), weak));
 #define MSL_SECTION(name) name
+#define MSL_KEPT used, retain  // also by linkers that drop sections nobody refers to
 #endif
 }
 
@@ -54,8 +56,8 @@ MSL_INLINE uint static_threadgroup_bytes() {
 }
 #define MSL_NOTE_THREADGROUP(name)                                                  \
   static const msl::ThreadgroupVariable name##_entry                                \
-      __attribute__((section(MSL_SECTION("msl_tgtable")), used)) = {name##_place, #name, \
-                                                                    sizeof(name##_type)}
+      __attribute__((section(MSL_SECTION("msl_tgtable")), MSL_KEPT)) = {                \
+          name##_place, #name, sizeof(name##_type)}
 
 #else
 

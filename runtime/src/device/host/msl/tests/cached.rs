@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::harness::toolchain;
+use super::super::harness::{checked_toolchain_at, toolchain, toolchain_at};
 use super::super::toolchain::Search;
 use super::*;
 
@@ -51,6 +51,22 @@ fn a_warm_cache_runs_no_compiler() {
     let other = Module::parse(&source(4), &toolchain).unwrap();
     assert_eq!(run(&other), 4);
     assert_eq!(runs(dir.path()), 6);
+}
+
+#[test]
+fn kernels_of_the_checked_mode_are_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fast, checked) = (toolchain_at(dir.path()), checked_toolchain_at(dir.path()));
+    for _ in 0..2 {
+        let module = Module::parse(&source(8), &fast).unwrap();
+        assert_eq!(module.compile("f").unwrap().mode, LaunchMode::Plain);
+        let module = Module::parse(&source(8), &checked).unwrap();
+        assert_eq!(module.compile("f").unwrap().mode, LaunchMode::Fibers);
+        assert_eq!(run(&module), 8);
+    }
+    let names = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name());
+    let libraries = names.filter(|name| name.to_string_lossy().ends_with(".so"));
+    assert_eq!(libraries.count(), 2);
 }
 
 #[test]

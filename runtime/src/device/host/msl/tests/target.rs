@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
-use super::super::harness::{toolchain, toolchain_at};
+use super::super::harness::{checked_toolchain_at, toolchain, toolchain_at};
 use super::super::{emit, kernels, lex, rewrite};
 use super::*;
 
@@ -58,14 +58,17 @@ fn the_code_assembles_for_both_architectures() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
-    for target in ["aarch64-linux-gnu", "x86_64-linux-gnu"] {
-        let flags = toolchain().compile_flags();
+    let checked = checked_toolchain_at(&dir.path().join("cache"));
+    let targets = ["aarch64-linux-gnu", "x86_64-linux-gnu", "aarch64-apple-macos13"];
+    let all = targets.iter().flat_map(|target| [(target, toolchain()), (target, &checked)]);
+    for (target, toolchain) in all {
+        let flags = toolchain.compile_flags();
         let native = ["-march=native", "-mcpu=native", "-nostdlib"];
         let x86 = ["-mprefer-vector-width=512", "-fexcess-precision=16"];
         let flags = flags
             .into_iter()
             .filter(|f| !native.contains(f) && (target.starts_with("x86") || !x86.contains(f)));
-        let mut child = toolchain()
+        let mut child = toolchain
             .command()
             .arg(format!("--target={target}"))
             .args(flags)

@@ -1,0 +1,46 @@
+//! Objective-C objects that may cross threads though the bindings do not say so.
+
+use std::ops::Deref;
+
+use objc2::rc::Retained;
+use objc2::runtime::ProtocolObject;
+use objc2_metal::{MTLBinaryArchive, MTLBuffer, MTLCommandBuffer};
+
+/// A reference to an object of a class that is in [`CrossesThreads`].
+#[derive(Debug)]
+pub struct Shared<T: ?Sized + CrossesThreads>(Retained<T>);
+
+/// Objects that this device uses in a way that is safe from any thread.
+///
+/// # Safety
+/// Whatever this crate calls on a shared reference may be called from several threads at once.
+pub unsafe trait CrossesThreads: objc2::Message {}
+
+// SAFETY: of a buffer the device only asks address and length, and binds it. Apple's programming
+// guide: buffers may be used from any thread; who writes the bytes sees to the order.
+unsafe impl CrossesThreads for ProtocolObject<dyn MTLBuffer> {}
+// SAFETY: only after its commit is a command buffer shared, when nothing is encoded any more; to
+// wait for it and to ask for its status and error is allowed on any thread.
+unsafe impl CrossesThreads for ProtocolObject<dyn MTLCommandBuffer> {}
+// SAFETY: an archive is only used under the lock of its owner.
+unsafe impl CrossesThreads for ProtocolObject<dyn MTLBinaryArchive> {}
+
+// SAFETY: what the trait promises; reference counts are atomic.
+unsafe impl<T: ?Sized + CrossesThreads> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + CrossesThreads> Sync for Shared<T> {}
+
+impl<T: ?Sized + CrossesThreads> Shared<T> {
+    /// Shares an object.
+    pub fn new(object: Retained<T>) -> Shared<T> {
+        Shared(object)
+    }
+}
+
+impl<T: ?Sized + CrossesThreads> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}

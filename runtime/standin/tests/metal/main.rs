@@ -1,0 +1,10 @@
+//! The Metal device on the stand-in: its operators against the host device's, its keeping of
+//! Metal's rules, and whole models.
+#![cfg(metal_standin)]
+
+mod common;
+mod models;
+mod operators;
+mod rules;
+mod selectors;
+mod strictness;

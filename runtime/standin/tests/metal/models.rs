@@ -1,0 +1,107 @@
+//! Whole models through the Metal device: the fixtures of the repository.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use etmetal::container::{Container, ModelSource};
+use etmetal::device::Device;
+use etmetal::runner::compare::{Tolerance, compare};
+use etmetal::runner::program::Program;
+use etmetal::runner::{HostTensor, ValueInfo, npy};
+use etmetal::tensor::{Layout, Tensor};
+
+use crate::common::{device, elements, lasting_rules, tensor};
+
+fn arrays(folder: &Path, kind: &str) -> Vec<HostTensor> {
+    (0..)
+        .map(|i| folder.join(format!("{kind}{i}.npy")))
+        .take_while(|path| path.is_file())
+        .map(|path| npy::read(&path).unwrap_or_else(|error| panic!("{error}")))
+        .collect()
+}
+
+fn sizes(array: &HostTensor) -> Vec<i64> {
+    array.sizes().iter().map(|&size| size as i64).collect()
+}
+
+/// Loads a fixture's model, runs it twice, and compares both results with the recorded ones. A
+/// model with state, such as a cache, gives them the first time only.
+fn check(folder: &Path, device: &Arc<dyn Device>) {
+    let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+    let file = std::fs::read(folder.join("model.pte")).unwrap();
+    let program = Program::parse(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let method = program.method("forward").unwrap();
+    let [delegate] = method.delegates.as_slice() else {
+        panic!("{name}: {} delegates", method.delegates.len())
+    };
+    let blobs: BTreeMap<String, Arc<Vec<u8>>> = program
+        .named_data
+        .iter()
+        .map(|blob| (blob.key.to_owned(), Arc::new(blob.bytes.to_vec())))
+        .collect();
+    let container = Container::load(&ModelSource {
+        payload: delegate.payload,
+        data: &blobs,
+        method: "forward",
+        device: device.clone(),
+    })
+    .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut inputs: Vec<_> = arrays(folder, "input").into_iter().zip(&method.inputs).collect();
+    if name == "kv_cache" {
+        // Its delegate takes them in the order in which it uses them: position, key, value, query.
+        inputs.reverse();
+        inputs.swap(1, 2);
+    }
+    let expected = arrays(folder, "output");
+    let tensors = || -> Vec<Tensor> {
+        inputs
+            .iter()
+            .map(|(array, info)| {
+                let ValueInfo::Tensor(info) = info else { panic!("{name}: {info}") };
+                let dtype = info.dtype().unwrap();
+                let (array, sizes) = (array.convert(dtype), sizes(array));
+                let strides = Layout::contiguous(&sizes).unwrap().strides;
+                tensor(device, dtype, &sizes, &strides, 0, array.bytes())
+            })
+            .collect()
+    };
+    let runs = if name == "kv_cache" { 1 } else { 2 };
+    for run in 0..runs {
+        let results = container
+            .run(tensors(), |results| {
+                Ok(results.iter().map(|t| (t.dtype(), t.sizes().to_vec(), elements(t))).collect())
+            })
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let results: Vec<_> = results;
+        assert_eq!(results.len(), expected.len(), "{name}");
+        for (i, ((dtype, sizes, bytes), expected)) in results.into_iter().zip(&expected).enumerate()
+        {
+            let sizes = sizes.iter().map(|&size| size as usize).collect();
+            let actual = HostTensor::new(dtype, sizes, bytes).unwrap();
+            let comparison = compare(&actual, expected, Tolerance::of(dtype))
+                .unwrap_or_else(|error| panic!("{name} output {i}: {error}"));
+            assert!(comparison.passes(), "{name}, run {run}, output {i}: {comparison:?}");
+        }
+    }
+}
+
+#[test]
+fn every_fixture_gives_its_recorded_outputs() {
+    let _rules = lasting_rules();
+    let device = device();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    // Another folder of models may be given, to run more than the repository has.
+    let folder = std::env::var_os("ETMETAL_STANDIN_MODELS").map_or(fixtures, Into::into);
+    let mut models: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("model.pte").is_file())
+        .collect();
+    models.sort();
+    assert!(!models.is_empty());
+    for model in &models {
+        check(model, &device);
+    }
+    println!("{} models", models.len());
+}

@@ -1,0 +1,89 @@
+//! That every message the device may send is sent by some test.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::{operators, rules};
+
+/// The selectors that the device uses, sorted.
+const LISTED: &str = include_str!("../../selectors.txt");
+
+/// What macOS 15 and newer are asked, and older systems are not.
+const NEW: [&str; 6] = [
+    "descriptorWithDataType:shape:",
+    "initWithBuffer:offset:descriptor:",
+    "initWithMPSNDArray:",
+    "setMathFloatingPointFunctions:",
+    "setMathMode:",
+    "setPreferPackedRows:",
+];
+/// What only older systems are asked.
+const OLD: [&str; 1] = ["setFastMathEnabled:"];
+
+/// The bindings' methods that a source names: our own names have no capitals.
+fn methods(source: &str) -> BTreeSet<String> {
+    let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+    let text: String = source.lines().map(|line| code(line) + "\n").collect();
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+        .filter(|word| word.contains(|c: char| c.is_ascii_uppercase()))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn methods_below(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            methods_below(&path, found);
+        } else {
+            found.extend(methods(&std::fs::read_to_string(path).unwrap()));
+        }
+    }
+}
+
+/// The bindings' method of a selector.
+fn method(selector: &str) -> String {
+    selector.trim_end_matches(':').replace(':', "_")
+}
+
+#[test]
+fn the_list_is_that_of_the_sources() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/device/metal");
+    let mut used = BTreeSet::new();
+    methods_below(&folder, &mut used);
+    let listed: BTreeSet<String> = LISTED.lines().map(method).collect();
+    let missing: Vec<_> = used.difference(&listed).collect();
+    assert!(missing.is_empty(), "used and not in selectors.txt: {missing:#?}");
+    // Names without capitals do not stand out in the sources.
+    let plain = |name: &&String| !name.contains(|c: char| c.is_ascii_uppercase());
+    let unused: Vec<_> = listed.difference(&used).filter(|name| !plain(name)).collect();
+    assert!(unused.is_empty(), "in selectors.txt and not used: {unused:#?}");
+    assert!(LISTED.lines().is_sorted(), "selectors.txt is sorted");
+}
+
+#[test]
+fn every_selector_is_sent() {
+    operators::products_of_any_strides();
+    operators::products_with_an_input();
+    operators::convolutions_of_one_to_three_dimensions();
+    operators::transposed_convolutions();
+    operators::sorts_are_stable_and_know_nan();
+    operators::cumulative_sums_and_products_wrap_and_round_as_they_should();
+    rules::commands_run_in_order_when_they_are_waited_for();
+    rules::a_command_buffer_goes_on_after_a_commit();
+    rules::memory_of_others_is_used_in_place_and_let_go();
+    rules::failures_of_the_gpu_name_the_kernels();
+    rules::what_device_and_kernels_can_do_is_told();
+    rules::dispatches_beyond_the_limits_are_refused_and_not_encoded();
+    rules::what_the_compiler_says_comes_back();
+    rules::pipelines_are_kept_across_runs();
+    let sent = etmetal_standin::objc::messages::sent();
+    let old = std::env::var("ETMETAL_STANDIN_MACOS").is_ok_and(|version| version.starts_with("14"));
+    let elsewhere: &[&str] = if old { &NEW } else { &OLD };
+    let unsent: Vec<&str> = LISTED
+        .lines()
+        .filter(|selector| !sent.contains(*selector) && !elsewhere.contains(selector))
+        .collect();
+    assert!(unsent.is_empty(), "no test makes the device send {unsent:#?}");
+}

@@ -1,0 +1,104 @@
+//! What rows are measured with: the device, and the peer.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use etmetal::device::Device;
+use etmetal::device::host::HostDevice;
+use etmetal::stream::Stream;
+use etmetal::tensor::{DType, Layout, Tensor};
+
+use crate::clock;
+use crate::peer::Peer;
+
+/// Turns of each side.
+const TURNS: usize = 40;
+
+/// The device under test and its peers.
+pub struct Bench {
+    host: Arc<HostDevice>,
+    most: usize,
+    /// One for each number of threads, which PyTorch and numpy read when they start.
+    peers: HashMap<usize, Peer>,
+}
+
+impl Bench {
+    pub fn new() -> Result<Bench> {
+        let host = HostDevice::try_shared()?;
+        let most = host.threads();
+        let peers = HashMap::from([(most, Peer::start(most)?)]);
+        Ok(Bench { host, most, peers })
+    }
+
+    /// Threads that ours and the peer have at most.
+    pub fn threads(&self) -> usize {
+        self.most
+    }
+
+    /// What is measured, and against what.
+    pub fn describe(&self) -> String {
+        let peer = self.peers.get(&self.most).map(Peer::describe).unwrap_or_default();
+        format!("device: {} ({} threads)\npeer: {peer}", self.host.name(), self.most)
+    }
+
+    pub fn device(&self) -> Arc<dyn Device> {
+        self.host.clone()
+    }
+
+    pub fn stream(&self) -> Result<Stream> {
+        Ok(Stream::new(self.device())?)
+    }
+
+    /// A float32 tensor with different numbers in it.
+    pub fn filled(&self, sizes: &[i64]) -> Result<Tensor> {
+        let tensor = Tensor::empty(&self.device(), DType::F32, Layout::contiguous(sizes)?)?;
+        for i in 0..tensor.numel() {
+            // SAFETY: the tensor has `numel` float elements and no work uses it yet.
+            unsafe { *tensor.as_ptr().cast::<f32>().add(i) = (i % 251) as f32 / 251.0 - 0.5 };
+        }
+        Ok(tensor)
+    }
+
+    /// The best time of `ours` on `threads` threads.
+    pub fn time(&self, threads: usize, mut ours: impl FnMut() -> Result<()>) -> Result<Duration> {
+        self.host.set_threads(threads);
+        let time = clock::best(TURNS, &mut ours);
+        self.host.set_threads(self.most);
+        time
+    }
+
+    /// The best times of `ours` and of `peer`, which is work of this program.
+    pub fn race(
+        &self,
+        threads: usize,
+        mut ours: impl FnMut() -> Result<()>,
+        mut peer: impl FnMut() -> Result<()>,
+    ) -> Result<(Duration, Duration)> {
+        self.host.set_threads(threads);
+        let times = clock::race(TURNS, &mut ours, &mut peer);
+        self.host.set_threads(self.most);
+        times
+    }
+
+    /// The best time of `ours`; and of the peer's `case` with its name, on as many threads.
+    pub fn race_peer(
+        &mut self,
+        threads: usize,
+        case: &str,
+        mut ours: impl FnMut() -> Result<()>,
+    ) -> Result<(Duration, (Duration, String))> {
+        let peer = match self.peers.entry(threads) {
+            Entry::Occupied(peer) => peer.into_mut(),
+            Entry::Vacant(place) => place.insert(Peer::start(threads)?),
+        };
+        let name = peer.prepare(case)?;
+        self.host.set_threads(threads);
+        let times = clock::race(TURNS, &mut ours, peer);
+        self.host.set_threads(self.most);
+        let (ours, peer) = times?;
+        Ok((ours, (peer, name)))
+    }
+}
