@@ -28,6 +28,7 @@ use crate::profile::Work;
 use crate::tensor::DType;
 
 pub mod host;
+#[cfg(any(test, target_vendor = "apple", metal_standin))]
 pub(crate) mod kernels;
 #[cfg(any(target_vendor = "apple", metal_standin))]
 pub mod metal;

@@ -1,15 +1,20 @@
 //! `cargo xtask build`: a preset, from nothing to a stage.
 
+mod reasons;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::audit::target::Target;
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
 use crate::export::{self, TorchSource};
+use crate::linkage::Linkage;
+use crate::openmp::{self, find::Search};
 use crate::package;
 use crate::preset::backend::Metal;
 use crate::preset::{Preset, Sourced};
@@ -159,6 +164,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         python::remember(&environment, &python, &memory)?;
     }
     if !selection.dry_run {
+        reasons::record(&facts, anything_done)?;
         tools.store()?;
     }
     Ok(Built {
@@ -182,6 +188,10 @@ struct Facts {
     preset: Preset,
     venv: Venv,
     cxx: PathBuf,
+    /// The target of the build.
+    target: Target,
+    /// The OpenMP that models find: on Apple systems they look where libetmetal looks.
+    openmp: Option<Search>,
     launcher: Option<PathBuf>,
     /// The Python of the PyTorch in use, for ExecuTorch from source.
     torch_python: Option<PathBuf>,
@@ -198,9 +208,14 @@ impl Facts {
         python: Python,
     ) -> Result<Self> {
         let toolchain = &preset.toolchain;
+        let cxx = cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?;
+        let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
+        let apple = target.platform.is_some();
         Ok(Self {
             environment: environment.clone(),
-            cxx: cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?,
+            openmp: apple.then(|| openmp::find::search(environment, &target, &cxx, &preset.link)),
+            cxx,
+            target,
             launcher: launcher::find(environment, toolchain.launcher.as_ref())?,
             torch_python: torch_python(environment, &preset),
             clang: msl::find_clang(environment, tools)?.map(MslCompiler::Clang),
@@ -212,28 +227,32 @@ impl Facts {
     }
 }
 
-/// The command that configures this project's CMake build for `preset`; nothing for a preset that
-/// is configured in ExecuTorch's own tree.
+/// The commands that configure this project's CMake build for each of `presets`; nothing for those
+/// that are configured in ExecuTorch's own tree.
 ///
 /// # Errors
 /// A tool is missing.
-pub fn configuration(preset: Preset) -> Result<Option<Invocation>> {
-    if tree::is_from_source(&preset) {
-        return Ok(None);
-    }
+pub fn configurations(presets: Vec<Preset>) -> Result<Vec<(Preset, Option<Invocation>)>> {
     let environment = Environment::current();
     let workspace = Workspace::find()?;
     let tools = Memory::load(workspace.state().join("tools.json"));
     let memory = workspace.state().join("python.json");
     let python = python::find_again(&environment, Installer::detect(), &memory)?;
-    let facts = Facts::gather(preset, &workspace, &environment, &tools, python)?;
-    let steps = plan(&facts, &Extras::default())?.steps;
-    let mut commands = steps.into_iter().flat_map(|step| step.actions).filter_map(|action| {
-        let Action::Run(command) = action else { return None };
-        let configures = command.arguments().first().is_some_and(|arg| arg == "--fresh");
-        configures.then_some(command)
-    });
-    Ok(commands.next())
+    let configuration = |preset: Preset| {
+        if tree::is_from_source(&preset) {
+            return Ok((preset, None));
+        }
+        let facts =
+            Facts::gather(preset.clone(), &workspace, &environment, &tools, python.clone())?;
+        let steps = plan(&facts, &Extras::default())?.steps;
+        let mut actions = steps.into_iter().flat_map(|step| step.actions);
+        let command = actions.find_map(|action| match action {
+            Action::Run(command) if command.arguments().first()? == "--fresh" => Some(command),
+            _ => None,
+        });
+        Ok((preset, command))
+    };
+    presets.into_iter().map(configuration).collect()
 }
 
 struct Plan {
@@ -283,7 +302,10 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         cxx: &facts.cxx,
         launcher: facts.launcher.as_deref(),
     };
+    let openmp_rpaths = facts.openmp.as_ref().map(Search::rpaths).unwrap_or_default();
+    let linkage = Linkage::new(&facts.target, &facts.preset, &openmp_rpaths);
     let cmake = CmakeBuild {
+        linkage: &linkage,
         rust: &rust,
         venv: &facts.venv,
         executorch: &executorch,
@@ -375,8 +397,14 @@ mod tests {
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
         let environment =
             Environment::default().with("HOME", "/home/me").with("SDKROOT", "/sdk/MacOSX.sdk");
-        let context =
-            Context { host, triple, environment: &environment, defines: &defines, root: folder };
+        let context = Context {
+            host,
+            triple,
+            environment: &environment,
+            defines: &defines,
+            root: folder,
+            fetched: None,
+        };
         let preset = Preset::resolve(&Folder::new(repository), preset, &context)?;
         let clang = clang.then(|| {
             let path = "/usr/bin/clang++-19".into();
@@ -394,6 +422,8 @@ mod tests {
                 &workspace,
                 Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
             ),
+            target: Target::parse(&preset.target).unwrap(),
+            openmp: None,
             cxx: preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named),
             launcher: preset.toolchain.launcher.as_ref().map(named),
             torch_python: None,

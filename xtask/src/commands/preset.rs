@@ -69,11 +69,18 @@ impl PresetCommand {
 /// # Errors
 /// Everything that is wrong with it, with the lines that it is about.
 pub fn resolve(name: &str, defines: &[String], environment: &Environment) -> Result<Preset> {
-    let root = Workspace::root()?;
+    let workspace = Workspace::find()?;
+    let root = workspace.root.as_path();
     let triple = machine::triple();
-    let context =
-        Context { host: machine::host()?, triple: &triple, environment, defines, root: &root };
-    Preset::resolve(&Folder::new(&root), name, &context).map_err(|error| shown(name, &error))
+    let context = Context {
+        host: machine::host()?,
+        triple: &triple,
+        environment,
+        defines,
+        root,
+        fetched: Some(&workspace.executorch()),
+    };
+    Preset::resolve(&Folder::new(root), name, &context).map_err(|error| shown(name, &error))
 }
 
 /// The error as people read it.
@@ -98,14 +105,19 @@ struct List {
 
 impl List {
     fn run(&self, folder: &Folder) -> Result<()> {
-        let mut documents = Vec::new();
-        for name in folder.names() {
-            let file = folder.read(&name)?.with_context(|| format!("{name} is gone"))?;
-            documents.push(Document::parse(&file.into(), &name).0);
-        }
+        let documents = documents(folder)?;
         print!("{}", if self.json { list_json(&documents)? } else { list_text(&documents) });
         Ok(())
     }
+}
+
+fn documents(folder: &Folder) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for name in folder.names() {
+        let file = folder.read(&name)?.with_context(|| format!("{name} is gone"))?;
+        documents.push(Document::parse(&file.into(), &name).0);
+    }
+    Ok(documents)
 }
 
 fn list_text(documents: &[Document]) -> String {
@@ -172,6 +184,7 @@ impl Show {
             environment: &environment,
             defines: &self.define,
             root,
+            fetched: None,
         };
         let preset = Preset::resolve(&Folder::new(root), &self.name, &context)
             .map_err(|error| shown(&self.name, &error))?;
@@ -232,7 +245,8 @@ fn check(source: &Loose, root: &Path) -> (Vec<&'static str>, PresetError) {
     let mut all = PresetError::default();
     for host in &hosts {
         let triple = machine::usual_triple(host);
-        let context = Context { host, triple, environment: &environment, defines: &[], root };
+        let context =
+            Context { host, triple, environment: &environment, defines: &[], root, fetched: None };
         if let Err(faults) = Preset::resolve(source, source.name(), &context) {
             all.extend(faults);
         }
@@ -339,16 +353,19 @@ impl ExportCmake {
         let folder = Folder::new(root);
         let here = machine::host()?;
         let environment = Environment::current();
-        let mut commands = Vec::new();
+        let mut presets = Vec::new();
         for name in folder.names() {
             let (line, _) = inherits::linearize(&folder, &name);
-            if line.documents.last().is_some_and(|own| !own.identity.builds_on(here)) {
-                continue;
+            if line.documents.last().is_some_and(|own| own.identity.builds_on(here)) {
+                presets.push(resolve(&name, &[], &environment)?);
             }
-            let preset = resolve(&name, &[], &environment)?;
-            match build::configuration(preset.clone())? {
-                Some(command) => commands.push((preset, command)),
+        }
+        let mut commands = Vec::new();
+        for (preset, command) in build::configurations(presets)? {
+            let name = &preset.identity.name;
+            match command {
                 None => println!("left out: {name} (it is configured in ExecuTorch's own tree)"),
+                Some(command) => commands.push((preset, command)),
             }
         }
         let text = serde_json::to_string_pretty(&export::document(&commands))? + "\n";

@@ -84,7 +84,7 @@ impl Tree {
                 "{}: a git repository and its revision do not begin with `-`",
                 executorch.from.origin
             );
-            let root = workspace.executorch().join(remote.folder()).join(NAME);
+            let root = remote.tree(&workspace.executorch());
             return Ok(Self { root, remote: Some(remote) });
         }
         let path = executorch.path.as_ref();
@@ -172,6 +172,11 @@ impl Tree {
 }
 
 impl Remote {
+    /// Where its tree lies, once it is fetched into `folder`.
+    pub fn tree(&self, folder: &Path) -> PathBuf {
+        folder.join(self.folder()).join(NAME)
+    }
+
     /// A name for its folder: readable, and its own.
     fn folder(&self) -> String {
         let short = self.rev.chars().take(24);

@@ -52,7 +52,8 @@ pub fn presets(bytes: &[u8]) {
     let root = Path::new("/nonexistent");
     for host in schema::HOSTS {
         let triple = super::machine::usual_triple(host);
-        let context = Context { host, triple, environment: &environment, defines: &[], root };
+        let context =
+            Context { host, triple, environment: &environment, defines: &[], root, fetched: None };
         match Preset::resolve(&files, "x", &context) {
             Ok(preset) => {
                 reads_as_the_same(&preset, &show::text(&preset, true));

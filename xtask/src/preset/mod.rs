@@ -70,6 +70,9 @@ pub struct Context<'a> {
     pub defines: &'a [String],
     /// The repository: `executorch.path` is relative to it.
     pub root: &'a Path,
+    /// Where ExecuTorch's sources are fetched to, if that is known: what is there already says
+    /// which options it has.
+    pub fetched: Option<&'a Path>,
 }
 
 /// A preset with every layer merged.
@@ -214,7 +217,7 @@ fn check(merged: &Merged, context: &Context<'_>) -> PresetError {
     let metal =
         settings.text("backend.metal").map(|set| set.map(|word| backend::Metal::named(&word)));
     faults.extend(platform::check(settings, from.as_ref(), metal.as_ref(), context.host, target));
-    faults.extend(validate::check(settings, from.as_ref(), metal, context.root, target));
+    faults.extend(validate::check(settings, from.as_ref(), metal, context, target));
     faults
 }
 

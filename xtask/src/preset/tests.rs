@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::executorch::tree::Remote;
 use crate::workspace::Workspace;
 
 const WHOLE: &str = concat!(
@@ -38,6 +39,7 @@ impl Files {
             environment,
             defines: &defines,
             root: Path::new("."),
+            fetched: None,
         };
         Preset::resolve(self, name, &context).map_err(|e| e.to_string())
     }
@@ -153,8 +155,14 @@ fn the_presets_of_the_repository_resolve_on_every_host_that_they_name() {
     for name in &folder.names() {
         for host in schema::HOSTS {
             let triple = machine::usual_triple(host);
-            let context =
-                Context { host, triple, environment: &environment, defines: &[], root: &root };
+            let context = Context {
+                host,
+                triple,
+                environment: &environment,
+                defines: &[],
+                root: &root,
+                fetched: None,
+            };
             match Preset::resolve(&folder, name, &context) {
                 Ok(preset) => *built_somewhere.entry(preset.identity.name).or_insert(0) += 1,
                 Err(error) => assert!(error.to_string().contains("is built on"), "{error}"),
@@ -251,7 +259,7 @@ fn options_are_checked_against_the_sdk_that_is_built_already() {
 
 /// `WHOLE`, but built from source at the commit of nowhere.
 fn from_git() -> String {
-    WHOLE.replace("\"sdk\"", "\"git\"\nurl = \"u\"\nrev = \"r\"")
+    WHOLE.replace("\"sdk\"", "\"git\"\nurl = \"u\"\nrev = \"v1.5.1\"")
 }
 
 #[test]
@@ -355,6 +363,35 @@ fn options_of_a_source_tree_are_those_that_it_declares() {
 }
 
 #[test]
+fn a_revision_that_is_fetched_says_which_options_it_has() {
+    let fetched = tempfile::tempdir().unwrap();
+    let options = "[executorch.options]\nBUILD_EXTENSION_NEW = true\n";
+    let text = from_git().replace("v1.5.1", "main") + options;
+    let files = Files::new(&[("a", "", &text)]);
+    let environment = Environment::default();
+    let error = || {
+        let context = Context {
+            host: "linux",
+            triple: "x86_64-unknown-linux-gnu",
+            environment: &environment,
+            defines: &[],
+            root: Path::new("."),
+            fetched: Some(fetched.path()),
+        };
+        let error = Preset::resolve(&files, "a", &context).err();
+        error.map_or(String::new(), |e| e.to_string())
+    };
+    assert_eq!(error(), "", "nobody knows yet which options `main` has");
+    let remote = Remote { url: "u".into(), rev: "main".into() };
+    let presets = remote.tree(fetched.path()).join("tools/cmake/preset");
+    std::fs::create_dir_all(&presets).unwrap();
+    insta::assert_snapshot!(error().replace(&fetched.path().display().to_string(), "FETCHED"), @"a.toml:7:7: `executorch.rev`: FETCHED/main-b1a5406a/executorch is no checkout of ExecuTorch 1.5 or newer: it lacks tools/cmake/preset/default.cmake; this needs ExecuTorch 1.5 or newer");
+    let define = "define_overridable_option(EXECUTORCH_BUILD_EXTENSION_NEWS \"\" BOOL OFF)\n";
+    std::fs::write(presets.join("default.cmake"), define).unwrap();
+    insta::assert_snapshot!(error(), @"a.toml:16:23: ExecuTorch main has no option `EXECUTORCH_BUILD_EXTENSION_NEW`; did you mean `BUILD_EXTENSION_NEWS`?");
+}
+
+#[test]
 fn seven_mistakes_are_seven_messages_each_with_its_line() {
     let files = Files::new(&[
         ("base", "", WHOLE),
@@ -362,7 +399,7 @@ fn seven_mistakes_are_seven_messages_each_with_its_line() {
             "seven",
             "\"base\", \"metall\"",
             concat!(
-                "[executorch]\nfrom = \"git\"\nurl = \"u\"\nrev = 7\n",
+                "[executorch]\nfrom = \"git\"\nurl = 7\nrev = \"v1.5.1\"\n",
                 "[executorch.options]\nBUILD_EXTENSION_TENSOR = true\n",
                 "BUILD_EXTENSION_LLM_RUNNER = true\nBUILD_XNPACK = true\n",
                 "[toolchain]\ngenrator = \"Ninja\"\n",
@@ -374,7 +411,14 @@ fn seven_mistakes_are_seven_messages_each_with_its_line() {
     let environment = Environment::default();
     let triple = "x86_64-unknown-linux-gnu";
     let root = Path::new(".");
-    let context = Context { host: "linux", triple, environment: &environment, defines: &[], root };
+    let context = Context {
+        host: "linux",
+        triple,
+        environment: &environment,
+        defines: &[],
+        root,
+        fetched: None,
+    };
     let error = Preset::resolve(&files, "seven", &context).unwrap_err();
     assert_eq!(error.faults().len(), 7, "{error}");
     assert!(error.faults().iter().all(|fault| fault.origin.is_some()));
@@ -388,8 +432,14 @@ fn what_is_shown_is_toml_of_the_same_settings() {
     let environment = Environment::default();
     for (name, host) in [("macos-cross", "linux"), ("ios", "macos"), ("sanitize", "linux")] {
         let triple = machine::usual_triple(host);
-        let context =
-            Context { host, triple, environment: &environment, defines: &[], root: &root };
+        let context = Context {
+            host,
+            triple,
+            environment: &environment,
+            defines: &[],
+            root: &root,
+            fetched: None,
+        };
         let preset = Preset::resolve(&folder, name, &context).unwrap();
         for explain in [false, true] {
             let text = show::text(&preset, explain);
@@ -414,8 +464,14 @@ fn every_preset_explains_itself() {
     for name in folder.names() {
         for host in schema::HOSTS {
             let triple = machine::usual_triple(host);
-            let context =
-                Context { host, triple, environment: &environment, defines: &[], root: &root };
+            let context = Context {
+                host,
+                triple,
+                environment: &environment,
+                defines: &[],
+                root: &root,
+                fetched: None,
+            };
             let text = match Preset::resolve(&folder, &name, &context) {
                 Ok(preset) => show::text(&preset, true),
                 Err(error) => error.render(false),

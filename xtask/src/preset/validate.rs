@@ -17,7 +17,8 @@ use super::options::{
 use super::origin::Sourced;
 use super::settings::Settings;
 use super::value::Value;
-use super::{platform, schema};
+use super::{Context, platform, schema};
+use crate::executorch::tree::Remote;
 
 /// Where an ExecuTorch source tree declares its options.
 pub const DEFAULT_CMAKE: &str = "tools/cmake/preset/default.cmake";
@@ -29,55 +30,82 @@ const CHOICES: &[(&str, &[&str])] = &[("LOG_LEVEL", &["Debug", "Info", "Error", 
 /// What the options are checked against.
 struct Check<'a> {
     settings: &'a Settings,
-    schema: OptionSchema,
-    /// Where the options are declared, for people.
-    source: String,
+    declared: Declared,
     metal: Option<Sourced<Metal>>,
     target: &'a str,
     faults: PresetError,
 }
 
-/// Checks `[executorch.options]` of a preset for `target`; relative paths are in `root`.
+/// What is known of the options of an ExecuTorch.
+struct Declared {
+    schema: OptionSchema,
+    /// Where that is known from, for people.
+    source: String,
+    /// Whether there are no others.
+    all: bool,
+}
+
+/// Checks `[executorch.options]` of a preset for `target`.
 pub fn check(
     settings: &Settings,
     from: Option<&Sourced<From>>,
     metal: Option<Sourced<Metal>>,
-    root: &Path,
+    context: &Context<'_>,
     target: &str,
 ) -> PresetError {
     let Some(from) = from else { return PresetError::default() };
     let version = settings.text("executorch.version").map(|set| set.value);
-    let (schema, source, sdk) = match from.value {
-        From::Source => match declared(settings, root) {
-            Ok((schema, source)) => (schema, source, None),
-            Err(fault) => return fault.map(PresetError::from).unwrap_or_default(),
-        },
-        From::Git | From::Sdk => {
-            let table = recorded::table(version.as_deref());
-            let source = format!("ExecuTorch {}", table.version);
-            let sdk = (from.value == From::Sdk).then_some(table.sdk);
-            (table.schema, source, sdk)
-        }
+    let table = recorded::table(version.as_deref());
+    let source = format!("ExecuTorch {}", table.version);
+    let declared = match from.value {
+        From::Sdk => Ok(Some(Declared { schema: table.schema, source, all: true })),
+        From::Source => declared_by_path(settings, context.root),
+        From::Git => fetched(settings, context.fetched).map(|found| {
+            let rev = settings.text("executorch.rev").map(|set| set.value).unwrap_or_default();
+            let all = table.revisions.contains(&rev);
+            Some(found.unwrap_or(Declared { schema: table.schema, source, all }))
+        }),
     };
-    let faults = PresetError::default();
-    let mut check = Check { settings, schema, source, metal, target, faults };
+    let declared = match declared {
+        Ok(Some(declared)) => declared,
+        Ok(None) => return PresetError::default(),
+        Err(fault) => return fault.into(),
+    };
+    let mut check = Check { settings, declared, metal, target, faults: PresetError::default() };
     let options = check.options();
-    match sdk {
-        Some(sdk) => check.sdk(&options, sdk.get(target)),
-        None => check.rules(&options),
+    match from.value {
+        From::Sdk => check.sdk(&options, table.sdk.get(target)),
+        From::Source | From::Git => check.rules(&options),
     }
     check.faults
 }
 
-/// The options that the source tree of `executorch.path` declares. No fault where it was told
-/// already that there is no path.
-fn declared(settings: &Settings, root: &Path) -> Result<(OptionSchema, String), Option<Fault>> {
-    let set = settings.text("executorch.path").ok_or(None)?;
+/// The options that the source tree of `executorch.path` declares; nothing where there is no path,
+/// which is told elsewhere.
+fn declared_by_path(settings: &Settings, root: &Path) -> Result<Option<Declared>, Fault> {
+    let Some(set) = settings.text("executorch.path") else { return Ok(None) };
     let schema = declared_in(&root.join(&set.value)).map_err(|error| {
         Fault::at(&set.origin, format_args!("`executorch.path`: {error:#}"))
             .help("name a checkout of ExecuTorch with its submodules")
     })?;
-    Ok((schema, format!("{}/{DEFAULT_CMAKE}", set.value)))
+    let source = format!("{}/{DEFAULT_CMAKE}", set.value);
+    Ok(Some(Declared { schema, source, all: true }))
+}
+
+/// The options that the revision of the preset declares; nothing where it is not in `folder` yet.
+fn fetched(settings: &Settings, folder: Option<&Path>) -> Result<Option<Declared>, Fault> {
+    let (Some(url), Some(rev)) = (settings.text("executorch.url"), settings.text("executorch.rev"))
+    else {
+        return Ok(None);
+    };
+    let remote = Remote { url: url.value, rev: rev.value };
+    let tree = folder.map(|folder| remote.tree(folder)).filter(|tree| tree.is_dir());
+    let Some(tree) = tree else { return Ok(None) };
+    let schema = declared_in(&tree).map_err(|error| {
+        Fault::at(&rev.origin, format_args!("`executorch.rev`: {error:#}"))
+            .help("this needs ExecuTorch 1.5 or newer")
+    })?;
+    Ok(Some(Declared { schema, source: format!("ExecuTorch {}", remote.rev), all: true }))
 }
 
 /// The options that an ExecuTorch source tree declares.
@@ -131,7 +159,8 @@ impl Check<'_> {
     /// `0` and `1` of the command line and the environment, where nothing else can be written for
     /// off and on, as what they mean.
     fn typed(&self, name: &str, set: &Sourced<Value>) -> Sourced<Value> {
-        let is_bool = self.schema.options.get(name).is_some_and(|o| o.kind == OptionKind::Bool);
+        let is_bool =
+            self.declared.schema.options.get(name).is_some_and(|o| o.kind == OptionKind::Bool);
         match (&set.value, set.origin.place()) {
             (Value::Integer(number @ (0 | 1)), None) if is_bool => {
                 Sourced { value: Value::Bool(*number == 1), origin: set.origin.clone() }
@@ -146,12 +175,16 @@ impl Check<'_> {
                 "`{name}`: options are written without `{PREFIX}`, as `{short} = {value}`"
             )));
         }
-        let Some(definition) = self.schema.options.get(name) else {
-            let near = schema::nearest(name, self.schema.options.keys().cloned());
+        let Some(definition) = self.declared.schema.options.get(name) else {
+            if !self.declared.all {
+                // A revision that nobody has looked at yet may have it.
+                return Ok(());
+            }
+            let near = schema::nearest(name, self.declared.schema.options.keys().cloned());
             let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             return Err(Fault::new(format_args!(
                 "{} has no option `{PREFIX}{name}`{hint}",
-                self.source
+                self.declared.source
             )));
         };
         let extra = CHOICES.iter().find(|(option, _)| *option == name).map(|(_, texts)| *texts);
@@ -195,7 +228,7 @@ impl Check<'_> {
             }
         }
         let mut needs: BTreeMap<String, Vec<Violation>> = BTreeMap::new();
-        for violation in self.schema.violations(&given) {
+        for violation in self.declared.schema.violations(&given) {
             match violation.kind {
                 RuleKind::Conflicts => self.conflict(&violation, options),
                 RuleKind::Requires => {
@@ -262,7 +295,8 @@ impl Check<'_> {
             .or_else(|| options.get(root).map(|set| &set.origin))
             .or_else(|| turned_off.map(|set| &set.origin));
         let line = violations.iter().find_map(|v| v.line);
-        let place = line.map_or(String::new(), |line| format!(" ({}:{line})", self.source));
+        let place =
+            line.map_or(String::new(), |line| format!(" ({}:{line})", self.declared.source));
         let mut fault = Fault::new(format_args!("{subject} requires {}{place}", names.join(", ")));
         fault.origin = origin.cloned();
         let mut set = Vec::new();
@@ -290,7 +324,7 @@ impl Check<'_> {
     }
 
     fn is_text(&self, option: &str) -> bool {
-        let definition = self.schema.options.get(option);
+        let definition = self.declared.schema.options.get(option);
         definition.is_some_and(|known| matches!(known.kind, OptionKind::Text(_)))
     }
 
@@ -328,7 +362,8 @@ impl Check<'_> {
                 Some(have) => format!("was built with `{name} = {have}`"),
                 None => format!("was built without `{name}`"),
             };
-            let what = format_args!("`{name} = {}`: the SDK of {} {how}", set.value, self.source);
+            let what =
+                format_args!("`{name} = {}`: the SDK of {} {how}", set.value, self.declared.source);
             self.faults.push(Fault::at(&set.origin, what).help(
                 "remove it, or build ExecuTorch from source with `executorch.from = \"git\"`",
             ));

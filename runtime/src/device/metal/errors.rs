@@ -30,13 +30,14 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 /// # Errors
 /// Those of `f`; an exception or panic in it.
 pub fn guarded<R>(what: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
-    let caught = catch_unwind(AssertUnwindSafe(|| {
-        objc2::rc::autoreleasepool(|_| objc2::exception::catch(AssertUnwindSafe(f)))
-    }));
-    match caught {
-        Ok(Ok(result)) => result,
-        Ok(Err(Some(exception))) => Err(err!(Execution, "{what}: {exception}")),
-        Ok(Err(None)) => Err(err!(Execution, "{what}: an exception without a reason")),
-        Err(panic) => Err(err!(Internal, "{what}: {}", panic_text(&*panic))),
-    }
+    let call = || {
+        // The exception is described in the pool too: its text may need one.
+        objc2::rc::autoreleasepool(|_| match objc2::exception::catch(AssertUnwindSafe(f)) {
+            Ok(result) => result,
+            Err(Some(exception)) => Err(err!(Execution, "{what}: {exception}")),
+            Err(None) => Err(err!(Execution, "{what}: an exception without a reason")),
+        })
+    };
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|panic| Err(err!(Internal, "{what}: {}", panic_text(&*panic))))
 }

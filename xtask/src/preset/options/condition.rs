@@ -230,27 +230,31 @@ impl Parser<'_> {
     /// A variable or constant, or a test of one or two arguments.
     fn test(&mut self) -> Option<Condition> {
         let first = self.rest.first()?;
-        let ends = |word: Option<&str>| matches!(word, None | Some("AND" | "OR" | ")"));
-        if self.rest.len() == 1 || ends(self.keyword(1)) {
+        if self.ends(1) {
             let condition = constant(first);
             self.rest = &self.rest[1..];
             return Some(condition);
         }
-        if self.rest.len() >= 3 && ends(self.keyword(3)) {
-            let condition = match (self.keyword(1), Operand::parse(first)) {
-                (Some("STREQUAL"), Some(left)) => Operand::parse(&self.rest[2])
-                    .map_or(Condition::Unknown, |right| Condition::Equal(left, right)),
-                _ => Condition::Unknown,
-            };
-            self.rest = &self.rest[3..];
-            return Some(condition);
-        }
-        if ends(self.keyword(2)) {
+        if self.ends(2) {
             // EXISTS, TARGET, COMMAND, …
             self.rest = &self.rest[2..];
             return Some(Condition::Unknown);
         }
-        None
+        if !self.ends(3) {
+            return None;
+        }
+        let condition = match (self.keyword(1), Operand::parse(first)) {
+            (Some("STREQUAL"), Some(left)) => Operand::parse(&self.rest[2])
+                .map_or(Condition::Unknown, |right| Condition::Equal(left, right)),
+            _ => Condition::Unknown,
+        };
+        self.rest = &self.rest[3..];
+        Some(condition)
+    }
+
+    /// Whether a test ends before the argument `at`.
+    fn ends(&self, at: usize) -> bool {
+        at >= self.rest.len() || matches!(self.keyword(at), Some("AND" | "OR" | ")"))
     }
 }
 
@@ -360,6 +364,8 @@ mod tests {
             ("ON_ AND \"${SDK_NAME}\" STREQUAL \"iphoneos\"", None),
             ("OFF_ AND \"${SDK_NAME}\" STREQUAL \"iphoneos\"", Some(false)),
             ("EXISTS /x AND OFF_", Some(false)),
+            ("(OFF_ OR EXISTS /x) AND (OFF_)", Some(false)),
+            ("ON_ \"B\"", None),
             ("X MATCHES \"a\"", None),
             ("X VERSION_LESS 3 OR 1", Some(true)),
             ("(ON_ ON_ ON_)", None),
@@ -381,6 +387,7 @@ mod tests {
             "NOT CMAKE_BUILD_TYPE STREQUAL \"Debug\"",
             "\"${SDK_NAME}\" STREQUAL \"iphoneos\" OR DEFINED X",
             "A OR B AND C",
+            "(A OR EXISTS x) AND B",
             "EXISTS x AND A",
         ] {
             let condition = parse(text);

@@ -20,6 +20,8 @@ const TABLES: &[(&str, &str)] = &[("1.5.1", include_str!("recorded/1.5.1.toml"))
 pub struct Recorded {
     /// The version.
     pub version: String,
+    /// The commits and tags that have these options.
+    pub revisions: Vec<String>,
     /// Its options.
     pub schema: OptionSchema,
     /// What the official SDK was built with and offers to C++ programs, by triple.
@@ -41,6 +43,8 @@ pub fn table(version: Option<&str>) -> Recorded {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    revisions: Vec<String>,
     options: BTreeMap<String, FileOption>,
     #[serde(default)]
     rule: Vec<FileRule>,
@@ -119,7 +123,8 @@ pub fn read(version: &str, text: &str) -> Result<Recorded> {
         };
         schema.rules.push(Rule { kind, option: rule.on, others, when, line: None });
     }
-    Ok(Recorded { version: version.to_owned(), schema, sdk: file.sdk })
+    let (version, revisions) = (version.to_owned(), file.revisions);
+    Ok(Recorded { version, revisions, schema, sdk: file.sdk })
 }
 
 fn condition(text: &str) -> Result<Condition> {
