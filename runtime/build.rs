@@ -11,8 +11,13 @@ fn main() {
 /// Models bind to the symbols of the C ABI at run time, also where this library is part of an
 /// executable: of this package, that is its tests.
 fn export_from_executables() {
-    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        for symbols in ["aoti_torch_*", "etmetal_*"] {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let apple = variable("CARGO_CFG_TARGET_VENDOR") == "apple";
+    for symbols in ["aoti_torch_*", "etmetal_*", "torch_*"] {
+        if apple {
+            // The linker knows C's names with an underscore in front.
+            println!("cargo::rustc-link-arg=-Wl,-exported_symbol,_{symbols}");
+        } else if variable("CARGO_CFG_TARGET_OS") == "linux" {
             println!("cargo::rustc-link-arg=-Wl,--export-dynamic-symbol={symbols}");
         }
     }

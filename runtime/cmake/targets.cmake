@@ -83,25 +83,42 @@ function(etmetal_system_libraries libraries)
 endfunction()
 
 # Links the shared library `target` with the Rust half and the ExecuTorch library `executorch`.
+#
+# What `cargo xtask build` sets, from the preset: ETMETAL_EXPORTS, the list of exports as the linker
+# reads it; ETMETAL_RPATHS, further folders where the loader looks (not on Apple);
+# ETMETAL_LINK_OPTIONS, all of how libetmetal is linked on Apple systems.
 function(etmetal_link target executorch)
   add_library(etmetal-rust STATIC IMPORTED)
   set_target_properties(etmetal-rust PROPERTIES IMPORTED_LOCATION "${ETMETAL_RUST_LIBRARY}")
   etmetal_system_libraries(libraries)
+  if(APPLE AND ETMETAL_LINK_OPTIONS)
+    # The options name the frameworks, some of them as weak.
+    set(libraries ${CMAKE_DL_LIBS})
+  endif()
   # The models' C ABI is used by no code of ours: without WHOLE_ARCHIVE the linker would leave it
   # out.
   target_link_libraries(
     ${target} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,etmetal-rust>" "${executorch}" ${libraries}
   )
-  if(APPLE)
+  if(APPLE AND ETMETAL_LINK_OPTIONS)
+    target_link_options(${target} PRIVATE ${ETMETAL_LINK_OPTIONS})
+    set_target_properties(
+      ${target} PROPERTIES INSTALL_NAME_DIR "@rpath" LINK_DEPENDS "${ETMETAL_EXPORTS}"
+    )
+  elseif(APPLE)
     target_link_options(
       ${target} PRIVATE "LINKER:-dead_strip" "LINKER:-exported_symbol,_aoti_torch_*"
-      "LINKER:-exported_symbol,_etmetal_*"
+      "LINKER:-exported_symbol,_etmetal_*" "LINKER:-exported_symbol,_torch_*"
     )
     set_target_properties(
       ${target} PROPERTIES INSTALL_NAME_DIR "@rpath" INSTALL_RPATH "@loader_path"
     )
   else()
     set(exports "${ETMETAL_SOURCE_DIR}/cmake/exports.map")
+    if(ETMETAL_EXPORTS)
+      set(exports "${ETMETAL_EXPORTS}")
+    endif()
+    set(rpaths "$ORIGIN" ${ETMETAL_RPATHS})
     # Bsymbolic: a program may hold the Rust crate too (the command does), and its copy must not
     # answer this library's calls of itself.
     # nodelete: the registry keeps pointers into the library for the life of the process.
@@ -118,7 +135,7 @@ function(etmetal_link target executorch)
       "LINKER:--enable-new-dtags"
     )
     set_target_properties(
-      ${target} PROPERTIES LINK_DEPENDS "${exports}" INSTALL_RPATH "$ORIGIN"
+      ${target} PROPERTIES LINK_DEPENDS "${exports}" INSTALL_RPATH "${rpaths}"
     )
   endif()
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)

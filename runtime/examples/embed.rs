@@ -2,7 +2,7 @@
 //!
 //! A program of another package has to export the C ABI, to which models bind, from its own build
 //! script: `cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=aoti_torch_*`, and the same for
-//! `etmetal_*` (on Apple systems `-Wl,-exported_symbol,_aoti_torch_*`).
+//! `etmetal_*` and `torch_*` (on Apple systems `-Wl,-exported_symbol,_aoti_torch_*`).
 
 use etmetal::runner::{LoadMode, Runtime};
 

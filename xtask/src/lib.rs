@@ -8,6 +8,8 @@
 //! `preset` (what to build) → `toolchain`, `venv`, `executorch` (with what) → `rust_build`,
 //! `cmake`, `stage` (how, as [`steps`]) → the runner of steps. [`commands`] puts them together.
 
+pub mod apple_sdk;
+pub mod audit;
 pub mod ci;
 pub mod cmake;
 pub mod commands;
@@ -15,6 +17,9 @@ pub mod diagnostics;
 pub mod environment;
 pub mod executorch;
 pub mod export;
+pub mod linkage;
+pub mod macho;
+pub mod openmp;
 pub mod package;
 pub mod preset;
 pub mod process;
@@ -22,9 +27,12 @@ pub mod rust_build;
 pub mod stage;
 pub mod steps;
 pub mod test_count;
+#[cfg(test)]
+mod testing;
 pub mod toolchain;
 pub mod torch;
 pub mod venv;
+pub mod why;
 pub mod workspace;
 
 use std::process::ExitCode;
@@ -59,6 +67,12 @@ enum Command {
     Preset(commands::preset::PresetCommand),
     /// Measure the build
     Bench(commands::bench::Bench),
+    /// Look at how libraries and models are linked: will they load where they are meant to?
+    Audit(commands::audit::Audit),
+    /// List what has to be exported to models, as the linker reads it
+    Symbols(commands::symbols::Symbols),
+    /// Tell the reasons for what the last build did
+    Why(commands::why::Why),
     /// Show what is checked where, write the workflows, run a job here, sort out what failed
     Ci(commands::ci::Ci),
 }
@@ -81,6 +95,12 @@ impl Cli {
             Command::Export(export) => export.run().map(done),
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
+            Command::Audit(audit) => audit.run().map(good),
+            Command::Symbols(symbols) => {
+                symbols.run();
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Why(why) => why.run().map(done),
             Command::Ci(ci) => ci.run(),
         }
     }

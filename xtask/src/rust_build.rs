@@ -52,7 +52,7 @@ fn remap(folder: &Path, name: &str) -> String {
 }
 
 /// Where cargo keeps what it has downloaded.
-fn cargo_home(environment: &Environment) -> Option<PathBuf> {
+pub fn cargo_home(environment: &Environment) -> Option<PathBuf> {
     let named = environment.get("CARGO_HOME").map(PathBuf::from);
     named.or_else(|| Some(PathBuf::from(environment.get("HOME")?).join(".cargo")))
 }

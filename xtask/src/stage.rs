@@ -10,7 +10,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::audit::stage::StageAudit;
 use crate::cmake::CmakeBuild;
+use crate::rust_build::cargo_home;
 use crate::steps::{Action, Input, Step};
 use crate::toolchain::msl::MslCompiler;
 
@@ -49,6 +51,23 @@ impl Stage {
         self.root.join("lib/etmetal/msl-compiler")
     }
 
+    /// What is expected of the stage before it is put in place.
+    fn audit(&self, build: &CmakeBuild<'_>) -> StageAudit {
+        let (rust, linkage) = (build.rust, build.linkage);
+        let name = &rust.preset.identity.name;
+        StageAudit {
+            stage: self.root.clone(),
+            target: linkage.target.clone(),
+            minimum_os: linkage.deployment_target,
+            rpaths: linkage.link.rpaths.iter().chain(linkage.rpaths).cloned().collect(),
+            private_folders: [Some(rust.workspace.root.clone()), cargo_home(rust.environment)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            record: rust.workspace.audit_record(name, &linkage.target.triple),
+        }
+    }
+
     fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.root.file_name().unwrap_or_default().to_owned();
         name.push(suffix);
@@ -74,6 +93,7 @@ impl Stage {
     /// delegate, whose stage holds what ExecuTorch installs.
     pub fn step(&self, build: &CmakeBuild<'_>, msl: Option<&MslCompiler>) -> Step {
         let new = Stage::new(self.beside(".new"));
+        let audit = new.audit(build);
         let mut install = build.cmake().arg("--install").arg(build.folder());
         if build.rust.preset.package.strip {
             install = install.arg("--strip");
@@ -93,6 +113,7 @@ impl Stage {
             ]);
             outputs = vec![self.program(), self.library(), self.msl_compiler()];
         }
+        actions.push(Action::Audit(audit));
         actions.push(Action::Replace {
             from: new.root,
             to: self.root.clone(),

@@ -43,6 +43,11 @@ impl Workspace {
         self.target.join("xtask")
     }
 
+    /// What the audit of a preset's last build found, as JSON.
+    pub fn audit_record(&self, preset: &str, triple: &str) -> PathBuf {
+        self.state().join("audit").join(format!("{preset}-{triple}.json"))
+    }
+
     /// The Python environment with the ExecuTorch SDK.
     pub fn venv(&self) -> PathBuf {
         self.target.join("venv")

@@ -104,7 +104,7 @@ impl Runtime {
     }
 
     /// The runtime that is part of this program (the crate's feature `executorch`). The program
-    /// has to export `aoti_torch_*` and `etmetal_*`; see the crate's `examples/embed.rs`.
+    /// has to export `aoti_torch_*`, `etmetal_*` and `torch_*`; see the crate's `examples/embed.rs`.
     ///
     /// # Errors
     /// The program does not export the functions.

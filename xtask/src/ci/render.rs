@@ -1,7 +1,7 @@
 //! The files that are written from the pipeline: GitHub's workflows and GitLab's child pipeline.
 //!
-//! Templates (`templates/`) have the shape; what they are filled with is [`Workflow`] and
-//! [`GitlabJob`]. The same pipeline gives the same bytes.
+//! Templates (`templates/`) have the shape; what they are filled with is a `Workflow`, or a
+//! `GitlabJob` for each job. The same pipeline gives the same bytes.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -48,6 +48,9 @@ impl CmakeBuild<'_> {
         definitions.set("CMAKE_EXPORT_COMPILE_COMMANDS", "ON");
         if self.has_etmetal() {
             definitions.set("ETMETAL_RUST_LIBRARY", self.rust.library());
+            for (name, value) in self.linkage.cmake_definitions(&self.exports()) {
+                definitions.set(name, value);
+            }
         }
         Ok(definitions.0)
     }

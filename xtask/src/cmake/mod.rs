@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 
 use crate::executorch::Executorch;
+use crate::linkage::{ExportList, Linkage};
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::rust_build::{RustBuild, variables};
@@ -42,6 +43,8 @@ pub struct CmakeBuild<'a> {
     pub launcher: Option<&'a Path>,
     /// The Python of the PyTorch in use.
     pub torch_python: Option<&'a Path>,
+    /// How libetmetal is linked.
+    pub linkage: &'a Linkage<'a>,
 }
 
 impl CmakeBuild<'_> {
@@ -135,6 +138,23 @@ impl CmakeBuild<'_> {
         })
     }
 
+    /// Where the list of libetmetal's exports is written, if it is.
+    fn exports(&self) -> PathBuf {
+        self.folder().with_extension("exports")
+    }
+
+    /// Writes that list. What is exported follows from the Rust side, so it is written where that
+    /// is linked.
+    fn export_list(&self) -> Option<Action> {
+        (self.has_etmetal() && self.linkage.writes_exports()).then(|| {
+            Action::Exports(ExportList {
+                file: self.exports(),
+                target: self.linkage.target.clone(),
+                more: self.preset().link.export.clone(),
+            })
+        })
+    }
+
     /// Compiles and links.
     pub fn compile_step(&self) -> Step {
         let mut inputs = vec![Input::Step(self.key("configure"))];
@@ -146,7 +166,8 @@ impl CmakeBuild<'_> {
             required.push("etmetal".to_owned());
         }
         let build = self.cmake().arg("--build").arg(self.folder()).arg("--parallel");
-        let mut actions = vec![Action::Run(build)];
+        let mut actions: Vec<_> =
+            self.export_list().into_iter().chain([Action::Run(build)]).collect();
         if self.writes_compile_commands() {
             let made = self.folder().join("compile_commands.json");
             actions.push(Action::Copy(made, self.rust.workspace.compile_commands()));

@@ -1,15 +1,20 @@
 //! `cargo xtask build`: a preset, from nothing to a stage.
 
+mod reasons;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::audit::target::Target;
 use crate::cmake::CmakeBuild;
 use crate::environment::Environment;
 use crate::executorch::{Executorch, Sdk, Tree, tree};
 use crate::export::{self, TorchSource};
+use crate::linkage::Linkage;
+use crate::openmp::{self, find::Search};
 use crate::package;
 use crate::preset::backend::Metal;
 use crate::preset::{Preset, Sourced};
@@ -159,6 +164,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
         python::remember(&environment, &python, &memory)?;
     }
     if !selection.dry_run {
+        reasons::record(&facts, anything_done)?;
         tools.store()?;
     }
     Ok(Built {
@@ -182,6 +188,10 @@ struct Facts {
     preset: Preset,
     venv: Venv,
     cxx: PathBuf,
+    /// The target of the build.
+    target: Target,
+    /// The OpenMP that models find: on Apple systems they look where libetmetal looks.
+    openmp: Option<Search>,
     launcher: Option<PathBuf>,
     /// The Python of the PyTorch in use, for ExecuTorch from source.
     torch_python: Option<PathBuf>,
@@ -198,9 +208,14 @@ impl Facts {
         python: Python,
     ) -> Result<Self> {
         let toolchain = &preset.toolchain;
+        let cxx = cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?;
+        let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
+        let apple = target.platform.is_some();
         Ok(Self {
             environment: environment.clone(),
-            cxx: cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?,
+            openmp: apple.then(|| openmp::find::search(environment, &target, &cxx, &preset.link)),
+            cxx,
+            target,
             launcher: launcher::find(environment, toolchain.launcher.as_ref())?,
             torch_python: torch_python(environment, &preset),
             clang: msl::find_clang(environment, tools)?.map(MslCompiler::Clang),
@@ -287,7 +302,10 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         cxx: &facts.cxx,
         launcher: facts.launcher.as_deref(),
     };
+    let openmp_rpaths = facts.openmp.as_ref().map(Search::rpaths).unwrap_or_default();
+    let linkage = Linkage::new(&facts.target, &facts.preset, &openmp_rpaths);
     let cmake = CmakeBuild {
+        linkage: &linkage,
         rust: &rust,
         venv: &facts.venv,
         executorch: &executorch,
@@ -404,6 +422,8 @@ mod tests {
                 &workspace,
                 Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
             ),
+            target: Target::parse(&preset.target).unwrap(),
+            openmp: None,
             cxx: preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named),
             launcher: preset.toolchain.launcher.as_ref().map(named),
             torch_python: None,

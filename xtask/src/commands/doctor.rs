@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::audit::target::Target;
 use crate::environment::Environment;
+use crate::openmp;
+use crate::preset::Settings;
+use crate::preset::link::Link;
 use crate::toolchain::install::{Installer, Package};
 use crate::toolchain::rust::{self, Rust};
-use crate::toolchain::{Memory, Version, cxx, msl};
+use crate::toolchain::{Memory, Version, cross, cxx, msl};
 use crate::venv::{Lock, Python};
 use crate::workspace::{Workspace, cargo};
 
@@ -114,6 +118,8 @@ pub fn examine(
     checks.push(cxx_check(environment, installer));
     checks.extend(python_checks(workspace, environment, installer)?);
     checks.push(msl_check(workspace, environment, installer)?);
+    checks.push(linker_check(environment, installer));
+    checks.extend(openmp_check(environment));
     checks.push(program(
         Check::new("git", "ExecuTorch from a git revision (later); working on etmetal", false),
         environment,
@@ -226,6 +232,33 @@ fn msl_check(
     })
 }
 
+/// What the tests of everything about Mach-O link with.
+fn linker_check(environment: &Environment, installer: Installer) -> Check {
+    let needed_by = "cargo xtask test, which links for macOS";
+    let check = Check::new("linker for macOS (ld64.lld)", needed_by, false);
+    match cross::find_linker(environment) {
+        None => check.missing("there is no program `ld64.lld`", installer.command(Package::Lld)),
+        Some(path) => match Version::of(&path, &["--version"]) {
+            Ok(version) => check.found(version, Some(path)),
+            Err(error) => check.missing(error, installer.command(Package::Lld)),
+        },
+    }
+}
+
+/// The OpenMP that models would find: nobody needs one, but two are trouble.
+fn openmp_check(environment: &Environment) -> Option<Check> {
+    let cxx = cxx::find(environment, None, Installer::Unknown).ok()?;
+    let target = Target::of_this_machine();
+    let link = Link::read(&Settings::default());
+    let search = openmp::find::search(environment, &target, &cxx, &link);
+    let chosen = search.chosen()?;
+    let check = Check::new("OpenMP", "models that use it", false);
+    Some(match &search.clash {
+        Some(clash) => check.missing(clash, "set `[link] openmp` in the preset"),
+        None => check.found(format!("{}'s", chosen.flavour), Some(chosen.path.clone())),
+    })
+}
+
 fn space_check(workspace: &Workspace) -> Check {
     let check = Check::new("disk space", "a build from nothing", true);
     let folder = workspace.target.ancestors().find(|p| p.exists()).unwrap_or(&workspace.root);
@@ -300,9 +333,32 @@ mod tests {
         Workspace { root, target: target.to_owned() }
     }
 
-    /// The machine that runs the tests may have a full disk.
+    /// The machine that runs the tests may have a full disk, or an OpenMP.
     fn without_space(checks: Vec<Check>) -> Vec<Check> {
-        checks.into_iter().filter(|check| check.name != "disk space").collect()
+        let of_the_machine = ["disk space", "OpenMP"];
+        checks.into_iter().filter(|check| !of_the_machine.contains(&check.name)).collect()
+    }
+
+    /// What people read about a machine with these programs, but for what is said of Rust.
+    fn told(fake: &FakePrograms) -> String {
+        let target = tempfile::tempdir().unwrap();
+        let workspace = workspace(target.path());
+        let checks = examine(&workspace, &fake.environment(), Installer::Apt).unwrap();
+        let checks = without_space(checks);
+        let first = checks.iter().position(|check| check.name == "C++ compiler").unwrap();
+        table(&checks[first..]).replace(&fake.folder().display().to_string(), "BIN")
+    }
+
+    #[test]
+    fn the_report_of_a_machine_with_everything_and_of_one_with_nothing() {
+        let fake = FakePrograms::new();
+        insta::assert_snapshot!("doctor_empty", told(&fake));
+        fake.program("g++", "echo 'g++ (Debian 12.2.0-14) 12.2.0'");
+        fake.program("python3", "echo 'cpython 3.11.2 True venv'; echo /usr/bin/python3.11");
+        fake.program("clang++-19", "echo 'Debian clang version 19.1.7'");
+        fake.program("ld64.lld-19", "echo 'Debian LLD 19.1.7'");
+        fake.program("git", "echo 'git version 2.39.5'");
+        insta::assert_snapshot!("doctor_whole", told(&fake));
     }
 
     fn check<'a>(checks: &'a [Check], name: &str) -> &'a Check {

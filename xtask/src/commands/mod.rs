@@ -1,5 +1,6 @@
 //! The commands: thin, over the modules that know how.
 
+pub mod audit;
 pub mod bench;
 pub mod build;
 pub mod ci;
@@ -9,4 +10,6 @@ pub mod export;
 pub mod install;
 pub mod preset;
 pub mod run;
+pub mod symbols;
 pub mod test;
+pub mod why;

@@ -1,6 +1,6 @@
 //! Errors and warnings in what CMake, compilers, linkers, cargo and Ninja print.
 //!
-//! A [`Reader`] is fed line by line and gives a [`Summary`]; the formats are in [`format`].
+//! A [`Reader`] is fed line by line and gives a [`Summary`]; the formats are in [`mod@format`].
 
 pub mod format;
 mod reader;

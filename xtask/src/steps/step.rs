@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::audit::stage::StageAudit;
 use crate::cmake::file_api::Model;
+use crate::linkage::ExportList;
 use crate::process::{Invocation, quote};
 
 /// One unit of work.
@@ -99,6 +101,10 @@ pub enum Action {
     Copy(PathBuf, PathBuf),
     /// Write a text file.
     Write(PathBuf, String),
+    /// Write the list of what libetmetal exports.
+    Exports(ExportList),
+    /// Audit a stage; the step fails if it would not load.
+    Audit(StageAudit),
     /// Put the files in the first folder into the second, which holds other things too; see
     /// [`install`](super::install).
     Install(PathBuf, PathBuf),
@@ -140,6 +146,8 @@ impl Action {
             Action::Write(path, text) => std::fs::write(path, text)
                 .with_context(|| format!("cannot write {}", path.display())),
             Action::Install(from, to) => super::install::install(from, to),
+            Action::Exports(list) => list.write(),
+            Action::Audit(audit) => audit.perform(on_line),
             Action::Replace { from, to, parked } => replace(from, to, parked),
         }
     }
@@ -213,6 +221,8 @@ impl fmt::Display for Action {
                 let (from, to) = (q(from), q(to));
                 write!(f, "mkdir -p {to} && cp -RP {from}/. {to}/")
             }
+            Action::Exports(list) => write!(f, "{list}"),
+            Action::Audit(audit) => write!(f, "{audit}"),
             Action::Replace { from, to, parked } => {
                 let (from, to, parked) = (q(from), q(to), q(parked));
                 write!(

@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::preset::Sourced;
 
 /// Names that are tried when nobody names a compiler.
-const NAMES: [&str; 3] = ["c++", "g++", "clang++"];
+pub const NAMES: [&str; 3] = ["c++", "g++", "clang++"];
 
 /// The compiler that the preset names, else the one that `CXX` names, else the machine's.
 ///

@@ -28,6 +28,8 @@ pub enum Package {
     Cxx,
     /// A clang for shaders.
     Clang,
+    /// LLVM's linkers.
+    Lld,
     /// git.
     Git,
 }
@@ -62,13 +64,15 @@ impl Installer {
 
     /// The command that installs `package`.
     pub fn command(self, package: Package) -> String {
-        use Package::{Clang, Cxx, Git, Python};
+        use Package::{Clang, Cxx, Git, Lld, Python};
         let names = match (self, package) {
             (Installer::Apt, Python) => "python3-venv",
             (Installer::Apt | Installer::Dnf | Installer::Zypper, Git) => "git",
             (Installer::Apt, Cxx) => "g++",
             // Debian 12 has 19 too, but what it calls `clang` is 14.
             (Installer::Apt, Clang) => "clang-19",
+            (Installer::Apt, Lld) => "lld-19",
+            (Installer::Dnf | Installer::Zypper | Installer::Pacman, Lld) => "lld",
             (Installer::Dnf | Installer::Zypper, Clang) => "clang",
             (Installer::Dnf | Installer::Zypper, Python) => "python3",
             (Installer::Dnf | Installer::Zypper, Cxx) => "gcc-c++",
@@ -77,10 +81,12 @@ impl Installer {
             (Installer::Pacman, Clang) => "clang",
             (Installer::Pacman, Git) => "git",
             (Installer::Mac, Python) => return "brew install python@3.13".to_owned(),
+            (Installer::Mac, Lld) => return "brew install lld".to_owned(),
             (Installer::Mac, Cxx | Clang | Git) => return "xcode-select --install".to_owned(),
             (Installer::Unknown, Python) => return "install Python 3.10 to 3.14".to_owned(),
             (Installer::Unknown, Cxx) => return "install g++ or clang++".to_owned(),
             (Installer::Unknown, Clang) => return "install clang 15 or newer".to_owned(),
+            (Installer::Unknown, Lld) => return "install LLVM's linkers (lld)".to_owned(),
             (Installer::Unknown, Git) => return "install git".to_owned(),
         };
         match self {
@@ -113,7 +119,9 @@ mod tests {
         use Installer::{Apt, Dnf, Mac, Pacman, Unknown, Zypper};
         let mut lines = String::new();
         for installer in [Apt, Dnf, Pacman, Zypper, Mac, Unknown] {
-            for package in [Package::Python, Package::Cxx, Package::Clang, Package::Git] {
+            for package in
+                [Package::Python, Package::Cxx, Package::Clang, Package::Lld, Package::Git]
+            {
                 lines += &format!("{}\n", installer.command(package));
             }
         }
@@ -121,26 +129,32 @@ mod tests {
         apt-get install -y python3-venv
         apt-get install -y g++
         apt-get install -y clang-19
+        apt-get install -y lld-19
         apt-get install -y git
         dnf install -y python3
         dnf install -y gcc-c++
         dnf install -y clang
+        dnf install -y lld
         dnf install -y git
         pacman -S --noconfirm python
         pacman -S --noconfirm gcc
         pacman -S --noconfirm clang
+        pacman -S --noconfirm lld
         pacman -S --noconfirm git
         zypper install -y python3
         zypper install -y gcc-c++
         zypper install -y clang
+        zypper install -y lld
         zypper install -y git
         brew install python@3.13
         xcode-select --install
         xcode-select --install
+        brew install lld
         xcode-select --install
         install Python 3.10 to 3.14
         install g++ or clang++
         install clang 15 or newer
+        install LLVM's linkers (lld)
         install git
         ");
     }

@@ -1,6 +1,7 @@
 //! The tools of the machine: found, asked for their versions, or told how to be installed.
 
 pub mod apple;
+pub mod cross;
 pub mod cxx;
 pub mod install;
 pub mod launcher;

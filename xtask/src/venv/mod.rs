@@ -36,6 +36,11 @@ impl Venv {
         &self.root
     }
 
+    /// The interpreter that it is made with.
+    pub fn base(&self) -> &Python {
+        &self.base
+    }
+
     /// Its interpreter.
     pub fn python(&self) -> PathBuf {
         self.program("python")

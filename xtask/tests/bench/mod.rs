@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use xtask::audit::target::Target;
 use xtask::cmake::CmakeBuild;
 use xtask::environment::Environment;
 use xtask::executorch::{Executorch, Sdk};
+use xtask::linkage::Linkage;
 use xtask::preset::{Context, Folder, Preset, machine};
 use xtask::rust_build::RustBuild;
 use xtask::stage::Stage;
@@ -139,7 +141,9 @@ impl Bench {
         let lock = Lock::load(&self.workspace, "sdk")?;
         let executorch = self.executorch(&lock)?;
         let rust = self.rust_build();
-        let cmake = self.cmake(&rust, &executorch);
+        let target = Target::parse(&self.preset.target).map_err(anyhow::Error::msg)?;
+        let linkage = Linkage::new(&target, &self.preset, &[]);
+        let cmake = self.cmake(&rust, &executorch, &linkage);
         let clang = msl::find_clang(&self.environment, &Memory::default())?;
         let msl = clang.map_or_else(
             || MslCompiler::Zig(self.venv.site_packages().join("ziglang/zig")),
@@ -178,7 +182,12 @@ impl Bench {
         }
     }
 
-    fn cmake<'a>(&'a self, rust: &'a RustBuild<'a>, executorch: &'a Executorch) -> CmakeBuild<'a> {
+    fn cmake<'a>(
+        &'a self,
+        rust: &'a RustBuild<'a>,
+        executorch: &'a Executorch,
+        linkage: &'a Linkage<'a>,
+    ) -> CmakeBuild<'a> {
         CmakeBuild {
             rust,
             venv: &self.venv,
@@ -186,6 +195,7 @@ impl Bench {
             cxx: &self.cxx,
             launcher: self.launcher.as_deref(),
             torch_python: None,
+            linkage,
         }
     }
 
