@@ -228,6 +228,7 @@ mod tests {
             environment: &Environment::default(),
             defines: &defines,
             root,
+            fetched: None,
         };
         Preset::resolve(&Folder::new(root), "metal", &context).unwrap()
     }
