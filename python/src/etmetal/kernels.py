@@ -75,8 +75,7 @@ class MissingKernelsError(EtmetalError):
         super().__init__(
             f"method `{method}`: no kernel for {len(self.missing)} "
             f"operator{'s' if len(self.missing) != 1 else ''} of the model:{lines}\n"
-            "What to do: write the model without them, or let ExecuTorch's own kernels run them on "
-            'the CPU with MetalPartitioner(..., fallback="portable") or --fallback portable.'
+            "What to do: write the model without them."
         )
 
 
