@@ -166,6 +166,7 @@ def test_all_missing_kernels_are_told_with_their_lines(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.xfail(strict=True, reason="parts of a method are not compiled yet")
 def test_what_has_no_kernel_is_left_to_executorch(tmp_path: Path) -> None:
     inputs = (torch.randn(3, 4), torch.randn(5, 4))
     model = PortableDistances()

@@ -13,9 +13,14 @@ from typing import Any
 
 import torch
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
-from torch._inductor.scheduler import Scheduler
+from torch._inductor.codegen.wrapper import (
+    ExternKernelAllocLine,
+    ExternKernelMultiOutLine,
+    ExternKernelOutLine,
+)
 
 from etmetal.errors import EtmetalError
+from etmetal.replaced import replaced
 
 _FUNCTIONS = (
     "_scaled_dot_product_attention_math_for_mps",
@@ -70,8 +75,7 @@ class MissingKernelsError(EtmetalError):
         super().__init__(
             f"method `{method}`: no kernel for {len(self.missing)} "
             f"operator{'s' if len(self.missing) != 1 else ''} of the model:{lines}\n"
-            "What to do: write the model without them, or let ExecuTorch's own kernels run them on "
-            'the CPU with MetalPartitioner(..., fallback="portable") or --fallback portable.'
+            "What to do: write the model without them."
         )
 
 
@@ -81,7 +85,6 @@ def collected() -> Iterator[list[MissingKernel]]:
     found: dict[MissingKernel, None] = {}
     result: list[MissingKernel] = []
     nodes: list[torch.fx.Node] = []
-    extern_call = Scheduler.codegen_extern_call
     shim_call = CppWrapperCpu.generate_c_shim_extern_kernel_call
     lookup_call = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot
 
@@ -90,12 +93,17 @@ def collected() -> Iterator[list[MissingKernel]]:
             operators = sorted({str(node.target) for node in nodes})
             found[MissingKernel(kernel, tuple(operators), _source(nodes))] = None
 
-    def on_extern_call(self: Scheduler, scheduler_node: Any) -> None:
-        nodes[:] = _origins(scheduler_node)
-        try:
-            extern_call(self, scheduler_node)
-        finally:
-            nodes.clear()
+    def noting(codegen: Any) -> Any:
+        """A call is written when its line is, long after the scheduler came by."""
+
+        def on_line(self: Any, code: Any) -> None:
+            nodes[:] = _origins(self.node)
+            try:
+                codegen(self, code)
+            finally:
+                nodes.clear()
+
+        return on_line
 
     def on_shim_call(self: CppWrapperCpu, kernel: str, *args: Any, **kwargs: Any) -> None:
         note(kernel)
@@ -105,21 +113,21 @@ def collected() -> Iterator[list[MissingKernel]]:
         note(getattr(op_overload, "_name", str(op_overload)))
         lookup_call(self, op_overload, *args, **kwargs)
 
-    Scheduler.codegen_extern_call = on_extern_call
-    CppWrapperCpu.generate_c_shim_extern_kernel_call = on_shim_call
-    CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot = on_lookup_call
-    try:
+    calls = {
+        "generate_c_shim_extern_kernel_call": on_shim_call,
+        "generate_fallback_kernel_with_runtime_lookup_aot": on_lookup_call,
+    }
+    with contextlib.ExitStack() as undo:
+        for line in (ExternKernelAllocLine, ExternKernelOutLine, ExternKernelMultiOutLine):
+            undo.enter_context(replaced(line, "codegen", noting(line.codegen)))
+        for name, call in calls.items():
+            undo.enter_context(replaced(CppWrapperCpu, name, call))
         yield result
-    finally:
-        Scheduler.codegen_extern_call = extern_call
-        CppWrapperCpu.generate_c_shim_extern_kernel_call = shim_call
-        CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot = lookup_call
-        result.extend(found)
+    result.extend(found)
 
 
-def _origins(scheduler_node: Any) -> list[torch.fx.Node]:
+def _origins(node: Any) -> list[torch.fx.Node]:
     """The nodes of the model that an extern call stands for."""
-    node = scheduler_node.node
     origin = getattr(node, "origin_node", None)
     origins = [origin] if origin is not None else list(getattr(node, "origins", ()))
     return [node for node in origins if node.op == "call_function"]

@@ -77,23 +77,37 @@ class MetalPartitioner(AotiPartitioner):
         ExecuTorch may decompose into some that have one.
         """
         kept, check = super().ops_to_not_decompose(ep)
-        left_out = self._unsupported(ep)
+        left_out = self._unsupported(ep, composites=True)
         return [operator for operator in kept if str(operator) not in left_out], check
 
-    def _unsupported(self, program: ExportedProgram) -> set[str]:
-        """The operators of ``program`` to leave to ExecuTorch."""
+    def _unsupported(self, program: ExportedProgram, composites: bool = False) -> set[str]:
+        """The operators of ``program`` to leave to ExecuTorch; with ``composites`` also those
+        that are made of such.
+        """
         if self.fallback == "error":
             return set()
         specs = self.delegation_spec.compile_specs
         missing = MetalBackend.missing_kernels(program, specs)
         names = {_name(node) for node in program.graph.nodes}
-        for kernel in missing:
+        left_out = {name for kernel in missing for name in kernel.operators}
+        for kernel in missing if not composites else ():
             if names.isdisjoint(kernel.operators):
                 # Inductor makes it of something that has another name: nothing to leave out.
                 raise MissingKernelsError(
                     MetalBackend.method_name_from_compile_specs(specs), [kernel]
                 )
-        return {name for kernel in missing for name in kernel.operators}
+        if composites and left_out:
+            nodes = [node for node in program.graph.nodes if _is_composite(node)]
+            left_out.update(_name(node) for node in nodes)
+        return left_out
+
+
+def _is_composite(node: torch.fx.Node) -> bool:
+    """Whether a node's operator is defined by others."""
+    operator = node.target
+    return isinstance(operator, torch._ops.OpOverload) and operator.has_kernel_for_dispatch_key(
+        torch._C.DispatchKey.CompositeImplicitAutograd
+    )
 
 
 def _name(node: torch.fx.Node) -> str:
