@@ -173,7 +173,7 @@ class MetalBackend(AotiBackend, BackendDetails):
     ) -> tuple[MissingKernel, ...]:
         """The operators of ``edge_program`` that have no kernel; compiles no C++."""
         try:
-            cls.preprocess(copy.deepcopy(edge_program), [*compile_specs, spec(TRIAL, "")])
+            cls.preprocess(_twin(edge_program), [*compile_specs, spec(TRIAL, "")])
         except MissingKernelsError as error:
             return error.missing
         except _GeneratedError:
@@ -191,6 +191,33 @@ def _one(paths: Any, suffix: str) -> Path:
     if len(found) != 1:
         raise EtmetalError(f"Inductor made {len(found)} files *{suffix} among {paths}")
     return Path(found[0])
+
+
+def _twin(program: ExportedProgram) -> ExportedProgram:
+    """A program like ``program`` that can be compiled in its place; its weights are zeros.
+
+    Partitioners are given programs with fake weights, which can be neither copied nor compiled.
+    """
+
+    def zeros(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
+        trained = isinstance(value, torch.nn.Parameter)
+        return torch.nn.Parameter(made, requires_grad=False) if trained else made
+
+    graph_module = copy.deepcopy(program.graph_module)
+    return ExportedProgram(
+        root=graph_module,
+        graph=graph_module.graph,
+        graph_signature=copy.deepcopy(program.graph_signature),
+        state_dict={name: zeros(value) for name, value in program.state_dict.items()},
+        range_constraints=copy.deepcopy(program.range_constraints),
+        module_call_graph=copy.deepcopy(program.module_call_graph),
+        example_inputs=None,
+        constants={name: zeros(value) for name, value in program.constants.items()},
+        verifiers=[program.verifier],
+    )
 
 
 @contextlib.contextmanager

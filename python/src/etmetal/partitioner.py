@@ -11,6 +11,8 @@ from executorch.backends.aoti.aoti_partitioner import AotiPartitioner
 from executorch.exir._warnings import experimental
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import PartitionResult
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export.exported_program import ExportedProgram
 
 from etmetal.backend import MetalBackend
@@ -77,6 +79,9 @@ class MetalPartitioner(AotiPartitioner):
         ExecuTorch may decompose into some that have one.
         """
         kept, check = super().ops_to_not_decompose(ep)
+        if any(node.target is executorch_call_delegate for node in ep.graph.nodes):
+            # Asked again after the parts were compiled: what is left is not ours.
+            return [], check
         left_out = self._unsupported(ep, composites=True)
         return [operator for operator in kept if str(operator) not in left_out], check
 
@@ -112,4 +117,5 @@ def _is_composite(node: torch.fx.Node) -> bool:
 
 def _name(node: torch.fx.Node) -> str:
     """A node's operator as ``aten.cdist.default``, of the edge dialect or not."""
-    return str(getattr(node.target, "_op", node.target))
+    operator = node.target
+    return str(operator._op if isinstance(operator, EdgeOpOverload) else operator)
