@@ -9,12 +9,12 @@
 //!
 //! | module | what it stands for |
 //! |---|---|
-//! | [`objc`] | the Objective-C runtime: classes, messages, reference counts, pools, blocks |
-//! | [`foundation`] | strings, numbers, collections, errors, exceptions |
-//! | [`metal`] | devices, buffers, libraries, command buffers; MPSCommandBuffer, MPSNDArray |
-//! | [`graph`] | MPSGraph and its executables |
+//! | `objc` | the Objective-C runtime: classes, messages, reference counts, pools, blocks |
+//! | `foundation` | strings, numbers, collections, errors, exceptions |
+//! | `metal` | devices, buffers, libraries, command buffers; MPSCommandBuffer, MPSNDArray |
+//! | `graph` | MPSGraph and its executables |
 //!
-//! Whatever breaks a rule is recorded; see [`violations`]. The crate is empty unless it is
+//! Whatever breaks a rule is recorded; see `violations`. The crate is empty unless it is
 //! compiled with `--cfg metal_standin`.
 #![cfg(metal_standin)]
 #![expect(
