@@ -57,7 +57,7 @@ def _load() -> ModuleType:
     def compare_outputs(expected: Any, output: Path, *rest: Any, **more: Any) -> Any:
         close, absolute, relative = compare(expected, output, *rest, **more)
         entry = row(output.parent)
-        entry.right, entry.error = bool(close), absolute
+        entry.right, entry.error = bool(close), float(absolute)
         return close, absolute, relative
 
     test_modules.export_model_to_pte = export_model_to_pte
