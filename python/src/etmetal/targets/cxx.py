@@ -8,7 +8,6 @@ and kept in the cache; what is left takes a third of the time.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import tempfile
 from pathlib import Path
@@ -51,9 +50,6 @@ _SHARED_CLASS = (
     "torch::aot_inductor::AOTInductorModel>;\n"
 )
 
-#: Models that one process compiles before headers are compiled ahead.
-_FEW = 2
-
 
 def include_folder() -> Path:
     """Where torch's headers are."""
@@ -69,7 +65,7 @@ class Compiler:
     #: What it says of itself.
     version: str
 
-    def compile(self, source: Path, to: Path, *flags: str) -> Path:
+    def compile(self, source: Path, to: Path) -> Path:
         """Compiles ``source`` to the object ``to``; their folders leave no trace in it."""
         tools.run(
             [
@@ -79,7 +75,6 @@ class Compiler:
                 f"-ffile-prefix-map={source.parent}=model",
                 f"-ffile-prefix-map={include_folder()}=torch",
                 f"-I{include_folder()}",
-                *flags,
                 "-c",
                 source.name,
                 "-o",
@@ -97,14 +92,11 @@ def objects(compiler: Compiler, source: Path, weights_size: int) -> list[Path]:
         f"{line}\n" for line in interface.splitlines() if line.startswith("#include")
     )
     prefix = f"{head}{includes}extern {_SHARED_CLASS}"
-    text = f"{model}\n{_weights(weights_size)}"
     written = source.with_name("model.cpp")
-    flags = _precompiled(compiler, prefix)
-    if not flags:
-        text = prefix + text
-    written.write_text(text)
+    # Headers compiled ahead would save half of the time, and change the order of the code.
+    written.write_text(f"{prefix}{model}\n{_weights(weights_size)}")
     return [
-        compiler.compile(written, source.with_name("model.o"), *flags),
+        compiler.compile(written, source.with_name("model.o")),
         _interface(compiler, f"{head}{interface}\n{_SHARED_CLASS}"),
     ]
 
@@ -140,31 +132,3 @@ def _interface(compiler: Compiler, text: str) -> Path:
             compiler.compile(source, to)
 
     return cache.made_once(cache.folder() / f"interface-{key}.o", make)
-
-
-@dataclasses.dataclass
-class _Headers:
-    """The headers of models, compiled ahead for this process alone."""
-
-    models: int = 0
-    folder: tempfile.TemporaryDirectory[str] | None = None
-
-
-@functools.cache
-def _headers(compiler: Compiler, prefix: str) -> _Headers:
-    return _Headers()
-
-
-def _precompiled(compiler: Compiler, prefix: str) -> list[str]:
-    """The flags that put ``prefix`` in front of a model; none while it is not worth it."""
-    headers = _headers(compiler, prefix)
-    headers.models += 1
-    if headers.models <= _FEW:
-        return []
-    if headers.folder is None:
-        headers.folder = tempfile.TemporaryDirectory(prefix="etmetal-headers-")
-        header = Path(headers.folder.name) / "prefix.h"
-        header.write_text(prefix)
-        gcc = "clang" not in compiler.version
-        compiler.compile(header, header.with_suffix(".h.gch" if gcc else ".h.pch"), "-xc++-header")
-    return ["-include", str(Path(headers.folder.name) / "prefix.h")]
