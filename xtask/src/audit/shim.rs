@@ -110,7 +110,7 @@ mod tests {
     fn the_tables_are_read() {
         let symbols = model_symbols();
         let matched = |name: &&str| PATTERNS.iter().any(|p| name.starts_with(&p[..p.len() - 1]));
-        assert!(libetmetal_symbols().iter().all(|name| matched(name)), "the patterns are whole");
+        assert!(libetmetal_symbols().iter().all(matched), "the patterns are whole");
         assert!(symbols.len() > 100, "{}", symbols.len());
         assert!(symbols.contains(&"aoti_torch_mps_mm_out"), "{symbols:?}");
         let cuda = functions::FUNCTIONS
