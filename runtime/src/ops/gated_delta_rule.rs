@@ -166,7 +166,7 @@ fn dispatch(stream: &Stream, y: &Tensor, rule: GatedDeltaRule) -> Result<()> {
     let (g, beta) = (float(g)?, float(beta)?);
     let as_it_is = state.dtype() == q.dtype();
     let kernel_state = if as_it_is { state.clone() } else { float(state)? };
-    let state_type = own_kernels::msl_type(kernel_state.dtype());
+    let state_type = kernel_state.dtype().msl_name();
     let base = format!("{OP}_{share}_{state_type}");
     let kernel = own_kernels::kernel(stream, &GATED_DELTA_RULE, &base, q.dtype())?;
     let sizes = KernelSizes {

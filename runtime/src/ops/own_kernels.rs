@@ -7,7 +7,7 @@
 //! # How to add one, called `name`
 //!
 //! 1. The kernels: `runtime/msl/name.metal`, one instance for each dtype, named
-//!    `kernel_dtype` with Metal's name of the dtype (see [`msl_type`]):
+//!    `kernel_dtype` with Metal's name of the dtype (see [`DType::msl_name`]):
 //!    `template [[host_name("kernel_half")]] kernel void kernel<half>(…);`
 //! 2. The source: a `static NAME: Source = source!("name");` below, and its entry in [`SOURCES`].
 //!    A test sees to it that no file is forgotten and that every kernel compiles.
@@ -145,7 +145,7 @@ pub fn kernel(
     base: &str,
     dtype: DType,
 ) -> Result<Kernel> {
-    kernel_named(stream, source, &format!("{base}_{}", msl_type(dtype)))
+    kernel_named(stream, source, &format!("{base}_{}", dtype.msl_name()))
 }
 
 /// [`kernel`] by its full name, for those that differ in more than one dtype.
@@ -169,24 +169,6 @@ fn library(device: &Arc<dyn Device>, source: &'static Source) -> Result<Library>
     // did it one result is kept.
     let library = Library::compile(device, source.name, source.text)?;
     Ok(libraries.lock().entry(source.name).or_insert(library).clone())
-}
-
-/// Metal's name of an element type: what the names of our kernels end with.
-pub const fn msl_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "uchar",
-        DType::I8 => "char",
-        DType::I16 => "short",
-        DType::I32 => "int",
-        DType::I64 => "long",
-        DType::U16 => "ushort",
-        DType::U32 => "uint",
-        DType::U64 => "ulong",
-        DType::F16 => "half",
-        DType::Bf16 => "bfloat",
-        DType::F32 => "float",
-        DType::Bool => "bool",
-    }
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl Quantized {
         group_size: i64,
     ) -> Result<()> {
         let (rows, columns) = (out.sizes()[0], out.sizes()[1] as u64);
-        let dtype = own_kernels::msl_type(out.dtype());
+        let dtype = out.dtype().msl_name();
         let (base, groups, group) = if rows <= FEW_ROWS {
             ("rows", [columns.div_ceil(8), rows as u64], [32, 2])
         } else {
@@ -155,7 +155,7 @@ impl Quantized {
         experts: &Tensor,
         group_size: i64,
     ) -> Result<()> {
-        let index = own_kernels::msl_type(experts.dtype());
+        let index = experts.dtype().msl_name();
         let base = format!("quantized_gather_{index}");
         let kernel = own_kernels::kernel(stream, &QUANTIZED, &base, out.dtype())?;
         let mut arguments = self.arguments(out, group_size)?;

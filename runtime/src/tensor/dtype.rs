@@ -92,6 +92,24 @@ impl DType {
         }
     }
 
+    /// Metal's name of the type, as in the Metal Shading Language.
+    pub const fn msl_name(self) -> &'static str {
+        match self {
+            DType::U8 => "uchar",
+            DType::I8 => "char",
+            DType::I16 => "short",
+            DType::I32 => "int",
+            DType::I64 => "long",
+            DType::U16 => "ushort",
+            DType::U32 => "uint",
+            DType::U64 => "ulong",
+            DType::F16 => "half",
+            DType::Bf16 => "bfloat",
+            DType::F32 => "float",
+            DType::Bool => "bool",
+        }
+    }
+
     /// Whether elements are floating point numbers.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::F32 | DType::Bf16)

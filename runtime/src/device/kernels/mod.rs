@@ -31,19 +31,7 @@ fn by_value<T: bytemuck::NoUninit>(value: &T) -> Option<Argument> {
 
 /// MSL's type of an element. Truth values are bytes, of which any but 0 is true.
 const fn msl_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 | DType::Bool => "uchar",
-        DType::I8 => "char",
-        DType::I16 => "short",
-        DType::I32 => "int",
-        DType::I64 => "long",
-        DType::U16 => "ushort",
-        DType::U32 => "uint",
-        DType::U64 => "ulong",
-        DType::F16 => "half",
-        DType::Bf16 => "bfloat",
-        DType::F32 => "float",
-    }
+    if matches!(dtype, DType::Bool) { DType::U8.msl_name() } else { dtype.msl_name() }
 }
 
 #[cfg(test)]
