@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
-use crate::preset::Preset;
+use crate::preset::{Preset, platform};
 use crate::process::Invocation;
 use crate::steps::{Action, Input, Step};
-use crate::toolchain::apple;
+use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::launcher::knows_rustc;
 use crate::toolchain::rust::Rust;
 use crate::workspace::{Workspace, cargo};
@@ -81,6 +81,10 @@ pub struct RustBuild<'a> {
     pub cxx: &'a Path,
     /// The program that compilers are started with.
     pub launcher: Option<&'a Path>,
+    /// What compiles and links for an Apple system from elsewhere, where it is provided.
+    pub toolchain: Option<&'a CrossToolchain>,
+    /// Whether Rust's standard library for the target is still to be installed.
+    pub lacks_target: bool,
 }
 
 impl RustBuild<'_> {
@@ -93,6 +97,11 @@ impl RustBuild<'_> {
 
     fn is_cross(&self) -> bool {
         self.preset.target != self.rust.host
+    }
+
+    /// Whether there is a program: on iOS, programs are applications.
+    pub fn has_program(&self) -> bool {
+        !platform::is_ios(&self.preset.target)
     }
 
     /// `libetmetal.a`.
@@ -122,12 +131,21 @@ impl RustBuild<'_> {
             sources.iter().map(|path| Input::Path(self.workspace.root.join(path))).collect();
         inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
         inputs.extend(variables(self.environment, &VARIABLES));
+        inputs.extend(self.toolchain.map(|toolchain| Input::Step(toolchain.key())));
+        let add_target = self.lacks_target.then(|| {
+            let add = Invocation::new("rustup").args(["target", "add", &self.preset.target]);
+            Action::Run(add.cwd(&self.workspace.root))
+        });
+        let mut outputs = vec![self.library().into()];
+        if self.has_program() {
+            outputs.push(self.program().into());
+        }
         Step {
-            name: "Rust library and program",
+            name: if self.has_program() { "Rust library and program" } else { "Rust library" },
             key: self.key(),
             inputs,
-            actions: vec![Action::Run(self.cargo_build())],
-            outputs: vec![self.library().into(), self.program().into()],
+            actions: add_target.into_iter().chain([Action::Run(self.cargo_build())]).collect(),
+            outputs,
             hint: "see the compiler's messages in the log, or run the command above by hand"
                 .to_owned(),
         }
@@ -150,7 +168,10 @@ impl RustBuild<'_> {
             "release" => invocation.args(["build", "--release"]),
             profile => invocation.args(["build", "--profile", profile]),
         };
-        invocation = invocation.args(["-p", "etmetal", "-p", "etmetal-cli"]);
+        invocation = invocation.args(["-p", "etmetal"]);
+        if self.has_program() {
+            invocation = invocation.args(["-p", "etmetal-cli"]);
+        }
         if self.is_cross() {
             invocation = invocation.arg("--target").arg(&self.preset.target);
         }
@@ -162,7 +183,10 @@ impl RustBuild<'_> {
         if let Some((name, version)) = self.deployment_target() {
             invocation = invocation.env(name, version);
         }
-        invocation = apple::cross_cargo(self.preset, self.cxx, invocation);
+        invocation = match self.toolchain {
+            Some(toolchain) => toolchain.cargo(invocation),
+            None => apple::cross_cargo(self.preset, self.cxx, invocation),
+        };
         if features.is_empty() {
             return invocation;
         }
