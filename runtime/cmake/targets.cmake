@@ -100,6 +100,10 @@ function(etmetal_link target executorch)
   target_link_libraries(
     ${target} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,etmetal-rust>" "${executorch}" ${libraries}
   )
+  if(APPLE)
+    # The objects that debuggers look into are named from here on.
+    target_link_options(${target} PRIVATE "LINKER:-oso_prefix,${ETMETAL_WORKSPACE_DIR}/")
+  endif()
   if(APPLE AND ETMETAL_LINK_OPTIONS)
     target_link_options(${target} PRIVATE ${ETMETAL_LINK_OPTIONS})
     set_target_properties(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 use crate::preset::{Preset, platform};
-use crate::process::Invocation;
+use crate::process::{Invocation, quote};
 use crate::steps::{Action, Input, Step};
 use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::launcher::knows_rustc;
@@ -31,8 +31,10 @@ const VARIABLES: [&str; 12] = [
 /// cargo's own folder are remapped. Whoever wants to share compiled crates with the stage's
 /// build has to use the same.
 pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocation {
-    let mut flags = vec![remap(&workspace.root, "/etmetal")];
-    flags.extend(cargo_home(environment).map(|home| remap(&home, "/cargo")));
+    let flags: Vec<_> = path_names(workspace, environment)
+        .into_iter()
+        .map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()))
+        .collect();
     let cargo = cargo(&workspace.root).without_env("CARGO_BUILD_TARGET");
     // Flags in the environment would make cargo forget those of the command line.
     for (name, separator) in [("CARGO_ENCODED_RUSTFLAGS", "\u{1f}"), ("RUSTFLAGS", " ")] {
@@ -47,8 +49,14 @@ pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocat
     cargo.arg("--config").arg(format!("{key}=[{}]", flags.join(", ")))
 }
 
-fn remap(folder: &Path, name: &str) -> String {
-    format!("--remap-path-prefix={}={name}", folder.display())
+/// What folders of this machine are called in what is made, the most specific last.
+fn path_names(workspace: &Workspace, environment: &Environment) -> Vec<(PathBuf, &'static str)> {
+    let mut names = vec![(workspace.root.clone(), "/etmetal")];
+    names.extend(cargo_home(environment).map(|home| (home, "/cargo")));
+    if !workspace.target.starts_with(&workspace.root) {
+        names.push((workspace.target.clone(), "/etmetal/target"));
+    }
+    names
 }
 
 /// Where cargo keeps what it has downloaded.
@@ -182,6 +190,19 @@ impl RustBuild<'_> {
         }
         if let Some((name, version)) = self.deployment_target() {
             invocation = invocation.env(name, version);
+        }
+        if platform::is_apple(&self.preset.target) {
+            // A dependency compiles a few lines of Objective-C, from cargo's folder.
+            let flags: Vec<_> = path_names(self.workspace, self.environment)
+                .into_iter()
+                .map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()))
+                .map(|flag| quote(flag.as_ref()))
+                .collect();
+            let variable = format!("CFLAGS_{}", self.preset.target.replace('-', "_"));
+            invocation = invocation
+                .env("ZERO_AR_DATE", "1")
+                .env("CC_SHELL_ESCAPED_FLAGS", "1")
+                .env(&variable, flags.join(" "));
         }
         invocation = match self.toolchain {
             Some(toolchain) => toolchain.cargo(invocation),

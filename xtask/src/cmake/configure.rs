@@ -89,6 +89,8 @@ impl CmakeBuild<'_> {
         definitions.set("CMAKE_OSX_ARCHITECTURES", architecture);
         if system.starts_with("ios") {
             definitions.set("CMAKE_SYSTEM_NAME", "iOS");
+            // Packages are looked for in the SDK alone otherwise.
+            definitions.set("CMAKE_FIND_ROOT_PATH_MODE_PACKAGE", "BOTH");
         } else if self.preset().host != "macos" {
             definitions.set("CMAKE_SYSTEM_NAME", "Darwin");
         }
