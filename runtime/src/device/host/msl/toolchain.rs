@@ -21,6 +21,17 @@ const NEWEST_NAMED: u32 = 22;
 const HOW_TO_INSTALL: &str = "install one with `apt-get install clang-19`, or `pip install \
      ziglang` and set ETMETAL_CLANG=\"python3 -m ziglang c++\"";
 
+/// How kernels are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// Those that synchronise as loops, where that can be (`fission`).
+    Loops,
+    /// Those that synchronise for fibers.
+    Fibers,
+    /// All for fibers, with checks of what they load and store.
+    Checked,
+}
+
 /// A C++ compiler that was found and identified, and the cache of what it compiled.
 #[derive(Debug)]
 pub struct Toolchain {
@@ -28,8 +39,7 @@ pub struct Toolchain {
     command: Vec<OsString>,
     version: u32,
     is_zig: bool,
-    /// Whether it compiles kernels for the checked mode.
-    checked: bool,
+    flavor: Flavor,
     description: String,
     cache: Cache,
     /// Identifies compiler, flags, headers and processor: the start of every cache key.
@@ -42,27 +52,27 @@ impl Toolchain {
     /// Finds the compiler, by the first of these that is there: the command in `ETMETAL_CLANG`
     /// (words separated by spaces), `clang++-22` down to `clang++-15` and `clang++` on `PATH`,
     /// the command in the file `etmetal/msl-compiler` (one argument per line) beside the library
-    /// or program that contains this code, or in `../lib` from there. With `checked`, what it
-    /// compiles is for the checked mode.
+    /// or program that contains this code, or in `../lib` from there. It compiles kernels as
+    /// `flavor` says.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound), saying what was tried and how to install one.
-    pub fn find(checked: bool) -> Result<Arc<Toolchain>> {
-        Self::find_with(&Search::from_environment(), &cache_dir(), checked)
+    pub fn find(flavor: Flavor) -> Result<Arc<Toolchain>> {
+        Self::find_with(&Search::from_environment(), &cache_dir(), flavor)
     }
 
     /// As [`find`](Self::find), with another environment and cache directory.
     pub(crate) fn find_with(
         search: &Search,
         cache_dir: &Path,
-        checked: bool,
+        flavor: Flavor,
     ) -> Result<Arc<Toolchain>> {
         let cache = Cache::open(cache_dir);
         let mut tried = Vec::new();
         for (origin, command) in search.candidates() {
             match identify(&command, &cache) {
                 Ok(found) => {
-                    return Ok(Arc::new(Self::new(command, found, &origin, cache, checked)));
+                    return Ok(Arc::new(Self::new(command, found, &origin, cache, flavor)));
                 }
                 Err(why) => tried.push(format!("{origin}: {why}")),
             }
@@ -84,7 +94,7 @@ impl Toolchain {
         found: Identified,
         origin: &str,
         cache: Cache,
-        checked: bool,
+        flavor: Flavor,
     ) -> Self {
         let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let description = format!("clang {} ({origin}: {})", found.version, words.join(" "));
@@ -92,7 +102,7 @@ impl Toolchain {
             command,
             version: found.version,
             is_zig: found.is_zig,
-            checked,
+            flavor,
             description,
             cache,
             identity: Vec::new(),
@@ -105,6 +115,7 @@ impl Toolchain {
             &headers::digest(),
             processor().as_bytes(),
             &version::TRANSLATION.to_le_bytes(),
+            &[u8::from(flavor == Flavor::Fibers)],
         ]);
         toolchain.identity = identity.into_bytes();
         toolchain
@@ -122,7 +133,12 @@ impl Toolchain {
 
     /// Whether it compiles kernels for the checked mode.
     pub fn checked(&self) -> bool {
-        self.checked
+        self.flavor == Flavor::Checked
+    }
+
+    /// How it compiles kernels.
+    pub fn flavor(&self) -> Flavor {
+        self.flavor
     }
 
     pub(crate) fn cache(&self) -> &Cache {
@@ -167,7 +183,7 @@ impl Toolchain {
         flags.extend(LANGUAGE_FLAGS);
         flags.extend(STRICT_FLAGS);
         flags.extend(CODE_FLAGS);
-        flags.extend(if self.checked { &CHECKED_FLAGS[..] } else { &FAST_FLAGS[..] });
+        flags.extend(if self.checked() { &CHECKED_FLAGS[..] } else { &FAST_FLAGS[..] });
         if cfg!(target_arch = "x86_64") {
             flags.push("-mprefer-vector-width=512");
             if self.version >= 16 {

@@ -6,6 +6,7 @@ use super::*;
 mod atomics;
 mod cached;
 mod errors;
+mod fission;
 mod grid;
 mod kernels;
 mod math;
