@@ -3,6 +3,7 @@
 use super::harness::{Dispatch, kernel, module};
 use super::*;
 
+mod accuracy;
 mod atomics;
 mod cached;
 mod errors;
@@ -12,6 +13,7 @@ mod math;
 mod matrix;
 mod models;
 mod simd;
+mod split;
 mod target;
 mod types;
 
