@@ -96,10 +96,7 @@ impl Cli {
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Audit(audit) => audit.run().map(good),
-            Command::Symbols(symbols) => {
-                symbols.run();
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Symbols(symbols) => symbols.run().map(done),
             Command::Why(why) => why.run().map(done),
             Command::Ci(ci) => ci.run(),
         }

@@ -286,6 +286,7 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
         for (name, target, command) in [
             ("clippy for aarch64-apple-darwin", rust::APPLE, clippy()),
             ("clippy for x86_64-apple-darwin", "x86_64-apple-darwin", library()),
+            ("clippy for aarch64-apple-ios", "aarch64-apple-ios", library()),
         ] {
             let mut commands = Vec::new();
             if rust::target_library(&built.workspace, target).is_none() {
@@ -296,6 +297,10 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
             // A dependency compiles a few lines of Objective-C, which gcc cannot.
             if let Some(clang) = shader_clang(built) {
                 command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
+                // Where no SDK is named, Xcode is asked for one; those lines include nothing.
+                if std::env::var_os("SDKROOT").is_none() {
+                    command = command.env("SDKROOT", "/usr");
+                }
             }
             commands.push(command);
             lints.push(Lint { name, commands });
