@@ -362,7 +362,7 @@ fn record(to: &mut dyn CommandBuffer, command: Command) -> etmetal::Result<()> {
 fn argument(bound: Bound) -> Argument {
     match bound {
         Bound::Buffer(buffer, offset) => {
-            Argument::Buffer { buffer: buffer.on_host().clone(), offset, extent: None }
+            Argument::Buffer { buffer: buffer.on_host().clone(), offset, extent: None, dtype: None }
         }
         Bound::Bytes(bytes) => Argument::Bytes(bytes.into()),
     }
