@@ -25,6 +25,7 @@ pub mod preset;
 pub mod process;
 pub mod rust_build;
 pub mod stage;
+pub mod standin;
 pub mod steps;
 pub mod test_count;
 #[cfg(test)]
