@@ -88,7 +88,7 @@ fn precise_functions_err_by_one_unit_at_most() {
         math: Some("precise".into()),
         ..Search::default()
     };
-    let precise = Toolchain::find_with(&search, dir.path(), false).unwrap();
+    let precise = Toolchain::find_with(&search, dir.path(), Flavor::Loops).unwrap();
     let mut functions = FUNCTIONS.to_vec();
     // That of PyTorch is the shader's own.
     functions.retain(|(name, ..)| !name.ends_with("erf"));
@@ -101,6 +101,6 @@ fn precise_functions_err_by_one_unit_at_most() {
 fn nonsense_in_the_variable_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let search = Search { math: Some("exact".into()), ..Search::default() };
-    let error = Toolchain::find_with(&search, dir.path(), false).unwrap_err().to_string();
+    let error = Toolchain::find_with(&search, dir.path(), Flavor::Loops).unwrap_err().to_string();
     assert!(error.contains("ETMETAL_MATH=\"exact\"") && error.contains("precise"), "{error}");
 }

@@ -7,6 +7,7 @@ mod accuracy;
 mod atomics;
 mod cached;
 mod errors;
+mod fission;
 mod grid;
 mod kernels;
 mod math;
