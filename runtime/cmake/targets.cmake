@@ -105,6 +105,10 @@ function(etmetal_link target executorch)
   target_link_libraries(
     ${target} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,etmetal-rust>" "${executorch}" ${libraries}
   )
+  if(APPLE)
+    # The objects that debuggers look into are named from here on.
+    target_link_options(${target} PRIVATE "LINKER:-oso_prefix,${ETMETAL_WORKSPACE_DIR}/")
+  endif()
   if(APPLE AND ETMETAL_LINK_OPTIONS)
     target_link_options(${target} PRIVATE ${ETMETAL_LINK_OPTIONS})
     set_target_properties(
@@ -146,15 +150,19 @@ function(etmetal_link target executorch)
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
+function(etmetal_install_headers)
+  install(FILES "${ETMETAL_SOURCE_DIR}/cpp/etmetal_delegate.h"
+                "${ETMETAL_SOURCE_DIR}/cpp/etmetal_runner.h"
+          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  )
+endfunction()
+
 # Installs the shared library `target` of `version` with its headers, the CMake package `etmetal`
 # and a file for pkg-config: ${prefix}/{lib,include,lib/cmake/etmetal,lib/pkgconfig}.
 function(etmetal_install target version)
   set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/etmetal")
   install(TARGETS ${target} EXPORT etmetal-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-  install(FILES "${ETMETAL_SOURCE_DIR}/cpp/etmetal_delegate.h"
-                "${ETMETAL_SOURCE_DIR}/cpp/etmetal_runner.h"
-          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-  )
+  etmetal_install_headers()
   install(
     EXPORT etmetal-targets
     NAMESPACE etmetal::

@@ -9,6 +9,7 @@ use crate::ci::shards::{self, Shard, Unit};
 use crate::export::{self, TorchSource};
 use crate::package::target::Target;
 use crate::process::{Invocation, status};
+use crate::standin;
 use crate::test_count::{Count, PytestWatcher, Watcher};
 use crate::toolchain::rust;
 use crate::workspace::cargo;
@@ -35,6 +36,10 @@ pub struct Test {
     /// on x86-64 Linux
     #[arg(long, value_name = "DEVICE", conflicts_with = "shard")]
     device: Option<OneDevice>,
+    /// With --device standin: make mistakes in the Metal device, one by one, and see that a test
+    /// notices each; with --filter those whose names contain it. Takes half an hour
+    #[arg(long, requires = "device")]
+    faults: bool,
     /// Run only a part of the tests, as 1/3; leaves out the lints
     #[arg(long, value_name = "K/N", conflicts_with = "filter")]
     shard: Option<Shard>,
@@ -68,9 +73,6 @@ enum OneDevice {
     /// The Metal device on the stand-in.
     Standin,
 }
-
-/// Where the stand-in runs.
-const STANDIN_HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// One check: a command that passes or fails as a whole.
 #[derive(Debug)]
@@ -110,6 +112,9 @@ impl Test {
                 return Ok(false);
             }
         };
+        if self.faults {
+            return self.faults(&built);
+        }
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let lint = !self.no_lint && !part;
         let mut lints = if lint { lints(&built, suite) } else { Vec::new() };
@@ -174,6 +179,16 @@ impl Test {
         Ok(count.failed == 0 && ran.passed > 0)
     }
 
+    /// Makes the seeded faults.
+    fn faults(&self, built: &Built) -> Result<bool> {
+        if built.rust.host != standin::HOST {
+            bail!("the stand-in for Metal runs on {}, this is {}", standin::HOST, built.rust.host);
+        }
+        let root = &built.workspace.root;
+        let folder = root.join("target/standin-faults");
+        standin::faults::run(root, &folder, built.path(), self.filter.as_deref())
+    }
+
     fn suite(&self) -> Suite {
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let default = if part { Suite::Rust } else { Suite::All };
@@ -217,11 +232,15 @@ impl Test {
 
     /// The commands that run the tests.
     fn commands(&self, built: &Built) -> Result<Vec<Invocation>> {
-        let has_standin = built.rust.host == STANDIN_HOST;
+        let has_standin = built.rust.host == standin::HOST;
         match self.device {
             Some(OneDevice::Standin) if has_standin => Ok(self.standin(built).into()),
             Some(OneDevice::Standin) => {
-                bail!("the stand-in for Metal runs on {STANDIN_HOST}, this is {}", built.rust.host)
+                bail!(
+                    "the stand-in for Metal runs on {}, this is {}",
+                    standin::HOST,
+                    built.rust.host
+                )
             }
             None => {
                 let mut all = self.tests(built)?;
@@ -241,25 +260,19 @@ impl Test {
     fn standin(&self, built: &Built) -> [Invocation; 2] {
         let root = &built.workspace.root;
         let target = root.join("target/standin");
-        let tests = cargo(root)
-            .args(["test", "--package", "etmetal-standin", "--target", STANDIN_HOST])
+        let tests = standin::cargo_for(root, &target, &built.path(), "test")
             .arg("--no-fail-fast")
-            .env("RUSTC_WRAPPER", root.join("runtime/standin/rustc-standin"))
-            .env("RUSTFLAGS", "--cfg metal_standin")
-            .env("ETMETAL_STANDIN_SOURCES", target.join("sources"))
-            .env("MACOSX_DEPLOYMENT_TARGET", "14.0")
-            .env("CARGO_TARGET_DIR", target)
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-            .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
         let tests = match &self.filter {
             Some(filter) => tests.arg(filter),
             None => tests,
         };
-        let new = tests.clone().env("ETMETAL_STANDIN_MACOS", "15.0");
         // With objects that live until their pool ends, however they are returned.
-        let old = tests.env("ETMETAL_STANDIN_MACOS", "14.5").env("ETMETAL_STANDIN_NO_RV", "1");
-        [new, old]
+        let old = tests
+            .clone()
+            .env("ETMETAL_STANDIN_MACOS", standin::OLD_MACOS)
+            .env("ETMETAL_STANDIN_NO_RV", "1");
+        [tests, old]
     }
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
@@ -317,6 +330,7 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
         for (name, target, command) in [
             ("clippy for aarch64-apple-darwin", rust::APPLE, clippy()),
             ("clippy for x86_64-apple-darwin", "x86_64-apple-darwin", library()),
+            ("clippy for aarch64-apple-ios", "aarch64-apple-ios", library()),
         ] {
             let mut commands = Vec::new();
             if rust::target_library(&built.workspace, target).is_none() {
@@ -327,6 +341,10 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
             // A dependency compiles a few lines of Objective-C, which gcc cannot.
             if let Some(clang) = shader_clang(built) {
                 command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
+                // Where no SDK is named, Xcode is asked for one; those lines include nothing.
+                if std::env::var_os("SDKROOT").is_none() {
+                    command = command.env("SDKROOT", "/usr");
+                }
             }
             commands.push(command);
             lints.push(Lint { name, commands });

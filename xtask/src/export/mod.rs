@@ -43,11 +43,12 @@ pub fn steps(
     let lock = |name| Lock::load(workspace, name);
     let packages = venv.site_packages();
     let mut steps = vec![
+
         torch_step(venv, &lock("torch")?, torch, packages.join("torch/__init__.py")),
         venv.fetch_step(
             "Python packages for exporting",
             &lock("export")?,
-            vec![packages.join("ziglang/zig"), packages.join("lief/__init__.py")],
+            vec![packages.join("lief/__init__.py")],
         ),
     ];
     if cfg!(target_os = "linux") {

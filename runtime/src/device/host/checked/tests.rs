@@ -9,8 +9,9 @@ use crate::device::{Argument, BufferRef, Device as _, Dispatch, Grid};
 /// A device of the checked mode.
 fn device() -> &'static HostDevice {
     static DEVICE: OnceLock<HostDevice> = OnceLock::new();
-    DEVICE
-        .get_or_init(|| HostDevice::new(Options { threads: 2, pool_bytes: 1 << 24, checked: true }))
+    DEVICE.get_or_init(|| {
+        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 24, checked: true, fission: true })
+    })
 }
 
 /// One call of the kernel `k`.
@@ -37,6 +38,7 @@ impl Call {
             buffer: buffer.clone(),
             offset: 0,
             extent: None,
+            dtype: None,
         }));
         self
     }
@@ -45,7 +47,8 @@ impl Call {
     fn words(mut self, buffer: &BufferRef, range: std::ops::Range<usize>) -> Call {
         let extent = Some(4 * range.len());
         let offset = 4 * range.start;
-        self.arguments.push(Some(Argument::Buffer { buffer: buffer.clone(), offset, extent }));
+        let buffer = buffer.clone();
+        self.arguments.push(Some(Argument::Buffer { buffer, offset, extent, dtype: None }));
         self
     }
 
