@@ -89,6 +89,21 @@ void etmetal_profile_enable(bool on);
 /* The time now, in nanoseconds since the profile's origin. */
 uint64_t etmetal_profile_now(void);
 
+/* Makes a device the one of the models that the calling thread loads from now on: "host", "metal",
+ * "compare metal" (each command on the host device too, and compared), "compare host" (with a host
+ * device that checks each access of shaders); null for the default again. Returns the bytes of the
+ * text of the error, 0 if there is none, and writes it as etmetal_stats_json does. */
+size_t etmetal_device_use(const char* name, char* error, size_t capacity);
+
+/* What the comparing device that this thread chose last has found, as JSON; returns and writes as
+ * etmetal_stats_json does. */
+size_t etmetal_comparison_json(char* buffer, size_t capacity);
+
+/* Checks a whole device ("metal", "host", null for the default), with the models in a folder unless
+ * `models` is null. `sink` gets lines of JSON: the device, each check, an error. */
+typedef void (*EtmetalSink)(void* context, const char* line, size_t length);
+void etmetal_selftest(const char* device, const char* models, EtmetalSink sink, void* context);
+
 #ifdef __cplusplus
 }
 #endif

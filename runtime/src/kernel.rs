@@ -193,6 +193,7 @@ impl Arguments {
                 buffer: tensor.storage().buffer().clone(),
                 offset: tensor.buffer_offset(),
                 extent: Some(tensor.extent_bytes()),
+                dtype: Some(tensor.dtype()),
             };
             self.set(index, argument)?;
             if profile::enabled() {
@@ -407,7 +408,7 @@ mod tests {
         arguments.tensor(1, &view).unwrap();
         assert!(arguments.buffers()[0].is_none(), "what was not set is not bound");
         match &arguments.buffers()[1] {
-            Some(Argument::Buffer { buffer, offset: 12, extent }) => {
+            Some(Argument::Buffer { buffer, offset: 12, extent, .. }) => {
                 assert_eq!(*extent, Some(view.extent_bytes()));
                 assert!(Arc::ptr_eq(buffer, base.storage().buffer()));
             }

@@ -11,6 +11,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`diagnosis`] | comparing devices, checking a whole one |
 //! | [`runner`] | loads a `.pte` through the official runtime and runs its methods |
 //! | [`delegate`] | ExecuTorch's backend interface: init, execute, destroy |
 //! | [`container`] | one loaded model: its library, its weights, its AOTInductor container |
@@ -25,6 +26,7 @@
 pub mod container;
 pub mod delegate;
 pub mod device;
+pub mod diagnosis;
 pub mod error;
 pub mod graph;
 pub mod kernel;

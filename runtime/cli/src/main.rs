@@ -1,12 +1,14 @@
 //! `etmetal`: runs and inspects ExecuTorch programs that use the Metal delegate.
 
 mod call;
+mod compare;
 mod inputs;
 mod inspect;
 mod leftover;
 mod output;
 mod profile;
 mod run;
+mod selftest;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,11 @@ enum Command {
     /// Exits with 1 if it finds a problem: data that is missing or damaged, or symbols that this
     /// version or this machine lacks.
     Inspect(inspect::Arguments),
+    /// Check a whole device: kernels, op graphs, memory, errors, models
+    ///
+    /// Results are compared with those of the host device's native code, or of plain loops. Prints
+    /// a report that can be pasted into an issue. Exits with 1 if a check fails.
+    Selftest(selftest::Arguments),
 }
 
 /// How a command ended that could do its work.
@@ -54,6 +61,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => (run::run(&arguments), arguments.json),
         Command::Profile(arguments) => (profile::run(&arguments), arguments.json),
         Command::Inspect(arguments) => (inspect::run(&arguments), arguments.json),
+        Command::Selftest(arguments) => (selftest::run(&arguments), arguments.json),
     };
     match result {
         Ok(Outcome::Success) => ExitCode::SUCCESS,

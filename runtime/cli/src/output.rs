@@ -31,6 +31,12 @@ impl Style {
         Self { colour: stream.is_terminal() && !refused }
     }
 
+    /// No colours.
+    #[cfg(test)]
+    pub fn plain() -> Self {
+        Self { colour: false }
+    }
+
     fn paint(self, code: u8, text: &str) -> String {
         if self.colour { format!("\x1b[1;{code}m{text}\x1b[0m") } else { text.into() }
     }

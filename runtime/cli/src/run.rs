@@ -25,7 +25,7 @@ pub struct Arguments {
 
     /// The method to run [default: forward, or the only one]
     #[arg(long)]
-    method: Option<String>,
+    pub method: Option<String>,
 
     /// A .npy file for each input, in order; without any, inputs are made at random. Floating
     /// point numbers are converted to the method's dtype
@@ -38,7 +38,7 @@ pub struct Arguments {
 
     /// Weights that lie outside the program (.ptd)
     #[arg(long, value_name = "FILE")]
-    data: Vec<PathBuf>,
+    pub data: Vec<PathBuf>,
 
     /// Allowed error relative to the expected value [default: by dtype; float32 1e-4, float16
     /// 1e-2, bfloat16 2e-2, integers 0]
@@ -56,11 +56,11 @@ pub struct Arguments {
 
     /// Threads of the host device [default: one for each core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    threads: Option<u32>,
+    pub threads: Option<u32>,
 
     /// Seed of inputs made at random
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub seed: u64,
 
     /// Write the outputs to outputN.npy in this folder
     #[arg(long, value_name = "FOLDER")]
@@ -79,6 +79,19 @@ pub struct Arguments {
     /// must not be ends the run with its place in the shader. Many times slower
     #[arg(long)]
     checked: bool,
+
+    /// Do each command on a second device too, on the same data, and tell where they differ: of
+    /// the Metal device with the host device, or of the host device with one that checks each
+    /// access of a shader
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        value_parser = ["metal", "host"],
+        num_args = 0..=1,
+        default_missing_value = "metal",
+        conflicts_with_all = ["expected", "repeat", "save", "stats", "track", "checked"]
+    )]
+    compare: Option<String>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -134,8 +147,8 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct ComparisonReport {
-    pass: bool,
+pub struct ComparisonReport {
+    pub pass: bool,
     max_abs_error: f64,
     max_rel_error: f64,
     out_of_tolerance: usize,
@@ -158,6 +171,9 @@ struct Worst {
 /// Anything that keeps the method from being run to its end.
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let files = Files::find(&arguments.model, &arguments.inputs, &arguments.expected)?;
+    if let Some(device) = &arguments.compare {
+        return crate::compare::run(arguments, &files, device);
+    }
     let report = execute(arguments, &files)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&report)
@@ -298,7 +314,7 @@ fn report_outputs(
 }
 
 /// An output as a tensor: scalars have no dimensions.
-fn as_tensor(output: &Value) -> Result<HostTensor> {
+pub fn as_tensor(output: &Value) -> Result<HostTensor> {
     match output {
         Value::Tensor(tensor) => Ok(tensor.clone()),
         Value::Int(value) => HostTensor::from_elements(vec![], [*value]),
@@ -308,7 +324,7 @@ fn as_tensor(output: &Value) -> Result<HostTensor> {
     }
 }
 
-fn compare_output(
+pub fn compare_output(
     actual: &HostTensor,
     expected: &HostTensor,
     arguments: &Arguments,
@@ -423,7 +439,8 @@ impl Report {
 }
 
 impl ComparisonReport {
-    fn text(&self, style: Style) -> String {
+    /// The comparison for people.
+    pub fn text(&self, style: Style) -> String {
         let mut text = format!("max error {}", error_text(self.max_abs_error));
         if self.max_rel_error > 0.0 {
             let _ = write!(text, " (relative {})", error_text(self.max_rel_error));

@@ -29,6 +29,19 @@ pub fn sources(library: &[u8]) -> Result<Vec<&str>> {
     Ok(sources_in(data))
 }
 
+/// The Metal sources in a model library of any kind.
+///
+/// # Errors
+/// The library is damaged.
+pub fn sources_of_any(library: &[u8]) -> Result<Vec<&str>> {
+    let data: Vec<&[u8]> = if library.starts_with(b"\x7fELF") {
+        Elf::parse(library)?.constant_data().collect()
+    } else {
+        MachO::parse(library)?.constant_data()
+    };
+    Ok(sources_in(data))
+}
+
 /// The Metal sources among the strings of constant data, each once.
 pub(super) fn sources_in(data: Vec<&[u8]>) -> Vec<&str> {
     let strings = data.into_iter().flat_map(|bytes| bytes.split(|&byte| byte == 0));

@@ -220,6 +220,8 @@ pub enum Argument {
         /// Bytes from there on that belong to the argument, where that is known to be less than
         /// the rest of the buffer: what the host's checked mode holds a kernel to.
         extent: Option<usize>,
+        /// What the elements are, where that is known: how a comparison of devices reads them.
+        dtype: Option<DType>,
     },
     /// A value that travels with the command (`setBytes`).
     Bytes(SmallVec<[u8; 16]>),
@@ -343,29 +345,51 @@ pub struct PoolStats {
     pub evictions: u64,
 }
 
-/// The process's default device: `ETMETAL_DEVICE` (`metal` or `host`), else Metal where there is
-/// a GPU, else the host. Created on first use and kept.
+thread_local! {
+    /// What [`use_on_this_thread`] chose.
+    static CHOSEN: std::cell::RefCell<Option<Arc<dyn Device>>> =
+        const { std::cell::RefCell::new(None) };
+}
+
+/// Makes `device` the default device of the calling thread, for the models that it loads from now
+/// on; `None` takes that back.
+pub fn use_on_this_thread(device: Option<Arc<dyn Device>>) {
+    CHOSEN.set(device);
+}
+
+/// The calling thread's device ([`use_on_this_thread`]), else the process's: `ETMETAL_DEVICE`
+/// (`metal` or `host`), else Metal where there is a GPU, else the host. Created on first use and
+/// kept.
 ///
 /// # Errors
 /// `ETMETAL_DEVICE` names no device of this build, or there is no GPU for it.
 pub fn default_device() -> Result<Arc<dyn Device>> {
+    if let Some(chosen) = CHOSEN.with_borrow(Clone::clone) {
+        return Ok(chosen);
+    }
     static DEFAULT: std::sync::OnceLock<Result<Arc<dyn Device>>> = std::sync::OnceLock::new();
     DEFAULT.get_or_init(|| device_named(std::env::var("ETMETAL_DEVICE").ok().as_deref())).clone()
 }
 
 /// The shared device of a name; without one, the best there is.
-fn device_named(name: Option<&str>) -> Result<Arc<dyn Device>> {
+///
+/// # Errors
+/// It names no device of this build, or there is no GPU for it.
+pub fn device_named(name: Option<&str>) -> Result<Arc<dyn Device>> {
     let host = || host::HostDevice::try_shared().map(|device| device as Arc<dyn Device>);
     match name {
         None | Some("") => metal_device()?.map_or_else(host, Ok),
         Some("host") => host(),
-        #[cfg(target_vendor = "apple")]
+        #[cfg(any(target_vendor = "apple", metal_standin))]
         Some("metal") => metal_device()?.ok_or_else(|| {
             crate::error::err!(NotFound, "ETMETAL_DEVICE=metal, but this machine has no GPU")
         }),
         Some(other) => {
-            let names =
-                if cfg!(target_vendor = "apple") { "\"metal\" or \"host\"" } else { "\"host\"" };
+            let names = if cfg!(any(target_vendor = "apple", metal_standin)) {
+                "\"metal\" or \"host\""
+            } else {
+                "\"host\""
+            };
             Err(crate::error::err!(
                 InvalidArgument,
                 "ETMETAL_DEVICE={other:?} names no device of this build; use {names}"
@@ -375,13 +399,13 @@ fn device_named(name: Option<&str>) -> Result<Arc<dyn Device>> {
 }
 
 /// The GPU, if there is one.
-#[cfg(target_vendor = "apple")]
+#[cfg(any(target_vendor = "apple", metal_standin))]
 fn metal_device() -> Result<Option<Arc<dyn Device>>> {
     Ok(metal::MetalDevice::shared()?.map(|device| device as Arc<dyn Device>))
 }
 
 /// The GPU: only Apple's systems have Metal.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(not(any(target_vendor = "apple", metal_standin)))]
 fn metal_device() -> Result<Option<Arc<dyn Device>>> {
     Ok(None)
 }

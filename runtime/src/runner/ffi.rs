@@ -82,6 +82,9 @@ const _: () = assert!(size_of::<RawValue>() == 64);
 const _: () = assert!(size_of::<RawValueInfo>() == 48);
 const _: () = assert!(size_of::<RawMethodInfo>() == 48);
 
+/// `EtmetalSink`.
+pub(super) type Sink = unsafe extern "C" fn(*mut c_void, *const c_char, usize);
+
 /// Declares [`Api`]: one field for each function, found by its name.
 macro_rules! api {
     ($($name:ident: $symbol:literal, fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -134,6 +137,9 @@ api! {
     profile_json: "etmetal_profile_json", fn(*mut c_char, usize) -> usize;
     profile_enable: "etmetal_profile_enable", fn(bool);
     profile_now: "etmetal_profile_now", fn() -> u64;
+    device_use: "etmetal_device_use", fn(*const c_char, *mut c_char, usize) -> usize;
+    comparison_json: "etmetal_comparison_json", fn(*mut c_char, usize) -> usize;
+    selftest: "etmetal_selftest", fn(*const c_char, *const c_char, Sink, *mut c_void);
 }
 
 fn missing(path: &Path, symbol: &str) -> Error {

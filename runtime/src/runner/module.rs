@@ -183,6 +183,66 @@ impl Runtime {
         unsafe { (self.api.profile_now)() }
     }
 
+    /// Makes a device the one of the modules whose methods the calling thread loads from now on:
+    /// `host`, `metal`, `compare metal` (each command on the host device too, and compared) or
+    /// `compare host` (with a host device that checks each access of shaders); `None` for the
+    /// default again.
+    ///
+    /// # Errors
+    /// There is no such device here.
+    pub fn use_device(&self, name: Option<&str>) -> Result<()> {
+        let name = name.map(|name| c_string(OsStr::new(name))).transpose()?;
+        let name = name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
+        let mut text = vec![0u8; 4096];
+        // SAFETY: a C string or null, and a buffer of that length.
+        let len = unsafe { (self.api.device_use)(name, text.as_mut_ptr().cast(), text.len()) };
+        if len == 0 {
+            return Ok(());
+        }
+        text.truncate(len.min(4095));
+        Err(err!(Unsupported, "{}", String::from_utf8_lossy(&text)))
+    }
+
+    /// What the comparing device that this thread chose last has found, as JSON.
+    pub fn comparison_json(&self) -> String {
+        read_text(self.api.comparison_json)
+    }
+
+    /// Checks a whole device (`metal`, `host`, or the default), with the models in a folder if
+    /// one is given. `on_line` gets lines of JSON: the device, each check, an error.
+    ///
+    /// # Errors
+    /// A name has a NUL character.
+    pub fn selftest(
+        &self,
+        device: Option<&str>,
+        models: Option<&Path>,
+        mut on_line: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        unsafe extern "C" fn sink(context: *mut c_void, line: *const c_char, length: usize) {
+            // SAFETY: `context` is what was passed below; the line lives during the call.
+            let (on_line, line) = unsafe {
+                (
+                    &mut *context.cast::<&mut dyn FnMut(&str)>(),
+                    std::slice::from_raw_parts(line.cast::<u8>(), length),
+                )
+            };
+            let line = String::from_utf8_lossy(line);
+            // A panic must not unwind into the library.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| on_line(&line)));
+        }
+        let c_text = |text: Option<&OsStr>| text.map(c_string).transpose();
+        let device = c_text(device.map(OsStr::new))?;
+        let models = c_text(models.map(Path::as_os_str))?;
+        let pointer =
+            |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        let context = std::ptr::from_mut(&mut on_line).cast();
+        // SAFETY: C strings or null; the sink is made for this context, which lives until it
+        // returns.
+        unsafe { (self.api.selftest)(pointer(&device), pointer(&models), sink, context) };
+        Ok(())
+    }
+
     /// Loads a program; `data` are the `.ptd` files of a program without weights of its own.
     ///
     /// # Errors

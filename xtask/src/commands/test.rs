@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use super::build::{Built, Extras, Selection, build};
 use crate::ci::shards::{self, Shard, Unit};
 use crate::export::{self, TorchSource};
+use crate::package::target::Target;
 use crate::process::{Invocation, status};
+use crate::standin;
 use crate::test_count::{Count, PytestWatcher, Watcher};
 use crate::toolchain::rust;
 use crate::workspace::cargo;
@@ -27,13 +29,17 @@ pub struct Test {
     /// --device or --shard those of the crates)
     #[arg(long, value_enum)]
     suite: Option<Suite>,
-    /// How many of the Python package's tests to run
+    /// How much to test beyond what a change is likely to break
     #[arg(long, value_enum, default_value_t = Tier::Quick)]
     tier: Tier,
     /// Run only the tests of one device: `standin` is the Metal device on a stand-in for Metal,
     /// on x86-64 Linux
     #[arg(long, value_name = "DEVICE", conflicts_with = "shard")]
     device: Option<OneDevice>,
+    /// With --device standin: make mistakes in the Metal device, one by one, and see that a test
+    /// notices each; with --filter those whose names contain it. Takes half an hour
+    #[arg(long, requires = "device")]
+    faults: bool,
     /// Run only a part of the tests, as 1/3; leaves out the lints
     #[arg(long, value_name = "K/N", conflicts_with = "filter")]
     shard: Option<Shard>,
@@ -50,13 +56,15 @@ enum Suite {
     Python,
 }
 
-/// How much of the Python package to test.
+/// How much to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Tier {
     /// What a change is likely to break.
     Quick,
-    /// Every model in every form.
+    /// Of the Python package, every model in every form.
     Full,
+    /// Besides, a release: made twice and compared, installed with all that it needs.
+    Release,
 }
 
 /// A device whose tests can be run alone.
@@ -66,15 +74,15 @@ enum OneDevice {
     Standin,
 }
 
-/// Where the stand-in runs.
-const STANDIN_HOST: &str = "x86_64-unknown-linux-gnu";
-
 /// One check: a command that passes or fails as a whole.
 #[derive(Debug)]
 struct Lint {
     name: &'static str,
     commands: Vec<Invocation>,
 }
+
+/// The time that packages bear which are only tried: tests need no commit.
+const TRIED: &str = "1767225600";
 
 /// What runs nowhere but on a Mac.
 const NEEDS_A_MAC: &str = "anything on Apple hardware (it needs a Mac)";
@@ -104,9 +112,15 @@ impl Test {
                 return Ok(false);
             }
         };
+        if self.faults {
+            return self.faults(&built);
+        }
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let lint = !self.no_lint && !part;
-        let lints = if lint { lints(&built, suite) } else { Vec::new() };
+        let mut lints = if lint { lints(&built, suite) } else { Vec::new() };
+        if lint && suite == Suite::All {
+            lints.push(self.packages(&built));
+        }
         let tests = if suite == Suite::Python { Vec::new() } else { self.commands(&built)? };
         let pytest = (suite != Suite::Rust).then(|| self.pytest(&built));
         if self.selection.dry_run {
@@ -147,6 +161,9 @@ impl Test {
         if suite != Suite::Rust && self.tier == Tier::Quick {
             println!("not run: the Python package's longer tests (--tier full)");
         }
+        if self.tier != Tier::Release {
+            println!("not run: a release made twice and compared (--tier release)");
+        }
         if built.rust.host != rust::APPLE {
             println!("not run: {NEEDS_A_MAC}");
         }
@@ -162,17 +179,46 @@ impl Test {
         Ok(count.failed == 0 && ran.passed > 0)
     }
 
+    /// Makes the seeded faults.
+    fn faults(&self, built: &Built) -> Result<bool> {
+        if built.rust.host != standin::HOST {
+            bail!("the stand-in for Metal runs on {}, this is {}", standin::HOST, built.rust.host);
+        }
+        let root = &built.workspace.root;
+        let folder = root.join("target/standin-faults");
+        standin::faults::run(root, &folder, built.path(), self.filter.as_deref())
+    }
+
     fn suite(&self) -> Suite {
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let default = if part { Suite::Rust } else { Suite::All };
         self.suite.unwrap_or(default)
     }
 
+    /// The packages of this machine, made from the stage and used where they are installed.
+    fn packages(&self, built: &Built) -> Lint {
+        let root = &built.workspace.root;
+        let mut package = cargo(root)
+            .args(["xtask", "package", "--preset", &self.selection.preset])
+            .args(self.selection.define.iter().flat_map(|define| ["-D", define]))
+            .arg("--out")
+            .arg(built.workspace.state().join("tried"))
+            .env("SOURCE_DATE_EPOCH", TRIED);
+        if let Some(own) = Target::of_triple(&built.rust.host) {
+            package = package.args(["--target", own.name]);
+        }
+        let package = match self.tier {
+            Tier::Release => package.args(["--verify", "--try", "full"]),
+            Tier::Quick | Tier::Full => package.args(["--try", "quick"]),
+        };
+        Lint { name: "packages, installed and used", commands: vec![package] }
+    }
+
     /// Two processes: exporting is the work of one core.
     fn pytest(&self, built: &Built) -> Invocation {
         let tier = match self.tier {
             Tier::Quick => "quick",
-            Tier::Full => "full",
+            Tier::Full | Tier::Release => "full",
         };
         let pytest = export::python(&built.workspace, &built.python, &built.stage.library())
             .cwd(built.workspace.root.join("python"))
@@ -186,11 +232,15 @@ impl Test {
 
     /// The commands that run the tests.
     fn commands(&self, built: &Built) -> Result<Vec<Invocation>> {
-        let has_standin = built.rust.host == STANDIN_HOST;
+        let has_standin = built.rust.host == standin::HOST;
         match self.device {
             Some(OneDevice::Standin) if has_standin => Ok(self.standin(built).into()),
             Some(OneDevice::Standin) => {
-                bail!("the stand-in for Metal runs on {STANDIN_HOST}, this is {}", built.rust.host)
+                bail!(
+                    "the stand-in for Metal runs on {}, this is {}",
+                    standin::HOST,
+                    built.rust.host
+                )
             }
             None => {
                 let mut all = self.tests(built)?;
@@ -210,25 +260,19 @@ impl Test {
     fn standin(&self, built: &Built) -> [Invocation; 2] {
         let root = &built.workspace.root;
         let target = root.join("target/standin");
-        let tests = cargo(root)
-            .args(["test", "--package", "etmetal-standin", "--target", STANDIN_HOST])
+        let tests = standin::cargo_for(root, &target, &built.path(), "test")
             .arg("--no-fail-fast")
-            .env("RUSTC_WRAPPER", root.join("runtime/standin/rustc-standin"))
-            .env("RUSTFLAGS", "--cfg metal_standin")
-            .env("ETMETAL_STANDIN_SOURCES", target.join("sources"))
-            .env("MACOSX_DEPLOYMENT_TARGET", "14.0")
-            .env("CARGO_TARGET_DIR", target)
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-            .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
         let tests = match &self.filter {
             Some(filter) => tests.arg(filter),
             None => tests,
         };
-        let new = tests.clone().env("ETMETAL_STANDIN_MACOS", "15.0");
         // With objects that live until their pool ends, however they are returned.
-        let old = tests.env("ETMETAL_STANDIN_MACOS", "14.5").env("ETMETAL_STANDIN_NO_RV", "1");
-        [new, old]
+        let old = tests
+            .clone()
+            .env("ETMETAL_STANDIN_MACOS", standin::OLD_MACOS)
+            .env("ETMETAL_STANDIN_NO_RV", "1");
+        [tests, old]
     }
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:
@@ -286,6 +330,7 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
         for (name, target, command) in [
             ("clippy for aarch64-apple-darwin", rust::APPLE, clippy()),
             ("clippy for x86_64-apple-darwin", "x86_64-apple-darwin", library()),
+            ("clippy for aarch64-apple-ios", "aarch64-apple-ios", library()),
         ] {
             let mut commands = Vec::new();
             if rust::target_library(&built.workspace, target).is_none() {
@@ -296,6 +341,10 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
             // A dependency compiles a few lines of Objective-C, which gcc cannot.
             if let Some(clang) = shader_clang(built) {
                 command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
+                // Where no SDK is named, Xcode is asked for one; those lines include nothing.
+                if std::env::var_os("SDKROOT").is_none() {
+                    command = command.env("SDKROOT", "/usr");
+                }
             }
             commands.push(command);
             lints.push(Lint { name, commands });

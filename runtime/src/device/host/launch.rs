@@ -430,7 +430,9 @@ mod tests {
         let device =
             HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false, fission: true });
         let buffer = device.allocate(100).unwrap();
-        let at = |offset| Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None });
+        let at = |offset| {
+            Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None, dtype: None })
+        };
         let bytes = |n| Some(Argument::Bytes(smallvec::smallvec![0; n]));
         let check = |arguments: &[Option<Argument>]| check_arguments(&kernel(), arguments);
         check(&[at(100), at(96)]).unwrap();

@@ -206,7 +206,7 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
     }
 
     fn bound(buffer: &BufferRef) -> Option<Argument> {
-        Some(Argument::Buffer { buffer: buffer.clone(), offset: 0, extent: None })
+        Some(Argument::Buffer { buffer: buffer.clone(), offset: 0, extent: None, dtype: None })
     }
 
     fn bytes(value: u32) -> Option<Argument> {
@@ -354,7 +354,8 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
         let short = Some(Argument::Bytes(smallvec::smallvec![0; 2]));
         let text = refused("positions", &[bound(&out), short], &[], 32);
         assert!(text.contains("2 bytes are bound to it, but the kernel reads 4"), "{text}");
-        let odd = Some(Argument::Buffer { buffer: out.clone(), offset: 8, extent: None });
+        let odd =
+            Some(Argument::Buffer { buffer: out.clone(), offset: 8, extent: None, dtype: None });
         let text = refused("positions", &[odd, bytes(0)], &[], 32);
         assert!(text.contains("offset 8 is no multiple of the 16 bytes"), "{text}");
         let text = refused("group_sums", &[bound(&out), bound(&out)], &[], 32);

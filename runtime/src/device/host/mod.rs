@@ -181,7 +181,7 @@ fn processor_name() -> Option<String> {
 
 /// What Apple's systems tell about themselves under this name.
 #[cfg(target_vendor = "apple")]
-pub(in crate::device) fn system_text(name: &std::ffi::CStr) -> Option<String> {
+pub(crate) fn system_text(name: &std::ffi::CStr) -> Option<String> {
     let mut text = [0u8; 256];
     let mut len = text.len();
     // SAFETY: the name is a C string, and `len` bytes of `text` may be written.
@@ -199,8 +199,8 @@ pub(in crate::device) fn system_text(name: &std::ffi::CStr) -> Option<String> {
 }
 
 /// What Apple's systems tell about themselves under this name: nothing on others.
-#[cfg(all(metal_standin, not(target_vendor = "apple")))]
-pub(in crate::device) fn system_text(_: &std::ffi::CStr) -> Option<String> {
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn system_text(_: &std::ffi::CStr) -> Option<String> {
     None
 }
 

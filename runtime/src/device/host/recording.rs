@@ -153,7 +153,7 @@ impl Recording {
     fn argument(&mut self, argument: Option<&Argument>) {
         let (address, size) = match argument {
             None => (std::ptr::null_mut(), 0),
-            Some(Argument::Buffer { buffer, offset, extent }) => {
+            Some(Argument::Buffer { buffer, offset, extent, .. }) => {
                 self.buffers.push(buffer.clone());
                 // SAFETY: `check_arguments` found the offset inside the buffer or at its end.
                 let address = unsafe { buffer.contents().add(*offset) };
@@ -342,7 +342,7 @@ mod tests {
     }
 
     fn bound(buffer: &BufferRef, offset: usize) -> Option<Argument> {
-        Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None })
+        Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None, dtype: None })
     }
 
     fn dispatch(

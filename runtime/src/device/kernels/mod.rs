@@ -21,7 +21,12 @@ pub struct Call {
 
 /// The buffer argument of an operand.
 fn buffer(operand: &Operand) -> Option<Argument> {
-    Some(Argument::Buffer { buffer: operand.buffer.clone(), offset: operand.offset, extent: None })
+    Some(Argument::Buffer {
+        buffer: operand.buffer.clone(),
+        offset: operand.offset,
+        extent: None,
+        dtype: Some(operand.dtype),
+    })
 }
 
 /// The argument that carries a struct by value.

@@ -20,7 +20,7 @@ use super::checks::{check, check_range};
 use super::errors::guarded;
 use super::graph::MetalExecutable;
 use super::pipeline::MetalPipeline;
-use super::submission::{InUse, Kept, MetalSubmission, Names};
+use super::submission::{Committed, InUse, Kept, MetalSubmission, Names, Profiled};
 use super::{Inner, OwnKernel};
 use crate::Result;
 use crate::device::kernels::{Call, strided_copy};
@@ -29,10 +29,11 @@ use crate::device::{
     Pipeline, Submission,
 };
 use crate::error::err;
+use crate::profile::Work;
 use crate::tensor::DType;
 
-/// A blit of more bytes is encoded in parts of so many.
-const BLIT_PART: usize = 1 << 30;
+/// A blit of more bytes is encoded in parts of so many. The stand-in's tests have no gigabytes.
+const BLIT_PART: usize = if cfg!(metal_standin) { 1 << 12 } else { 1 << 30 };
 
 /// What places and lengths of blits are multiples of; others are done by a kernel.
 const BLIT_STEP: usize = 4;
@@ -50,6 +51,8 @@ pub struct MetalCommandBuffer {
     in_use: InUse,
     names: Names,
     count: usize,
+    /// Commands that were submitted alone because they are profiled.
+    profiled: Vec<Profiled>,
 }
 
 /// The open encoder.
@@ -86,6 +89,7 @@ impl MetalCommandBuffer {
                 in_use: InUse::default(),
                 names: Names::default(),
                 count: 0,
+                profiled: Vec::new(),
             })
         })
     }
@@ -274,23 +278,29 @@ impl MetalCommandBuffer {
     /// Submits what was encoded; `next` says whether more commands follow in this buffer.
     fn submit(&mut self, next: bool) -> Result<MetalSubmission> {
         guarded("submitting commands", || {
-            self.end_encoding();
-            let root = self.watch();
-            let in_use = std::mem::take(&mut self.in_use);
-            let release = in_use.clone();
-            let completed = RcBlock::new(move |_: std::ptr::NonNull<Raw>| release.release());
-            // SAFETY: the block may be called on any thread: what it holds may be.
-            unsafe { root.addCompletedHandler(RcBlock::as_ptr(&completed)) };
-            if next {
-                // SAFETY: no encoder is open.
-                unsafe { self.raw.commitAndContinue() };
-            } else {
-                self.raw.commit();
-            }
+            let last = self.commit_root(next);
             self.count = 0;
-            let roots = std::mem::take(&mut self.roots);
-            Ok(MetalSubmission::new(roots, in_use, std::mem::take(&mut self.names)))
+            let names = std::mem::take(&mut self.names);
+            Ok(MetalSubmission::new(std::mem::take(&mut self.profiled), last, names))
         })
+    }
+
+    /// Commits the command buffers that are underneath now.
+    fn commit_root(&mut self, next: bool) -> Committed {
+        self.end_encoding();
+        let root = self.watch();
+        let in_use = std::mem::take(&mut self.in_use);
+        let release = in_use.clone();
+        let completed = RcBlock::new(move |_: std::ptr::NonNull<Raw>| release.release());
+        // SAFETY: the block may be called on any thread: what it holds may be.
+        unsafe { root.addCompletedHandler(RcBlock::as_ptr(&completed)) };
+        if next {
+            // SAFETY: no encoder is open.
+            unsafe { self.raw.commitAndContinue() };
+        } else {
+            self.raw.commit();
+        }
+        Committed::new(std::mem::take(&mut self.roots), in_use)
     }
 }
 
@@ -363,6 +373,15 @@ impl CommandBuffer for MetalCommandBuffer {
             self.count += 1;
             Ok(())
         })
+    }
+
+    /// Submits the command alone: Metal tells times of command buffers only.
+    fn describe(&mut self, work: Work) {
+        let committed = guarded("submitting a command", || Ok(self.commit_root(true)));
+        // What cannot be submitted now cannot be later: that is where it is told.
+        if let Ok(committed) = committed {
+            self.profiled.push(Profiled { work, committed });
+        }
     }
 
     fn command_count(&self) -> usize {

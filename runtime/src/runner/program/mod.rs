@@ -53,6 +53,28 @@ pub struct Method<'a> {
     pub planned_bytes: u64,
     /// What is done, in order.
     pub steps: Vec<Step>,
+    /// The calls of delegates among the steps, in order.
+    pub delegate_calls: Vec<DelegateCall>,
+}
+
+/// One call of a delegate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegateCall {
+    /// Which, by its index in [`Method::delegates`].
+    pub delegate: usize,
+    /// Its arguments: inputs, then outputs.
+    pub arguments: Vec<CallArgument>,
+}
+
+/// What an argument of a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallArgument {
+    /// An input of the method.
+    Input(usize),
+    /// An output of the method.
+    Output(usize),
+    /// A value in between, or a constant.
+    Inner,
 }
 
 /// One instruction of a method.
@@ -285,6 +307,10 @@ impl<'a> Parts<'a, '_> {
                 .flat_map(|chain| tables(chain.instructions()))
                 .map(step)
                 .collect(),
+            delegate_calls: tables(plan.chains())
+                .flat_map(|chain| tables(chain.instructions()))
+                .filter_map(|instruction| delegate_call(plan, instruction))
+                .collect(),
         })
     }
 
@@ -335,6 +361,25 @@ fn step(instruction: schema::Instruction<'_>) -> Step {
         (_, Some(i)) => Step::Delegate(i),
         _ => Step::Other,
     }
+}
+
+fn delegate_call(
+    plan: schema::ExecutionPlan<'_>,
+    instruction: schema::Instruction<'_>,
+) -> Option<DelegateCall> {
+    let call = instruction.delegate_call()?;
+    let place = |values: Option<flatbuffers::Vector<'_, i32>>, value: i32| {
+        values.and_then(|values| values.iter().position(|v| v == value))
+    };
+    let argument = |value: i32| match (place(plan.inputs(), value), place(plan.outputs(), value)) {
+        (Some(input), _) => CallArgument::Input(input),
+        (_, Some(output)) => CallArgument::Output(output),
+        _ => CallArgument::Inner,
+    };
+    Some(DelegateCall {
+        delegate: usize::try_from(call.delegate_index()).ok()?,
+        arguments: call.args().iter().flat_map(|v| v.iter()).map(argument).collect(),
+    })
 }
 
 fn value_info(plan: schema::ExecutionPlan<'_>, index: i32) -> Result<ValueInfo> {
@@ -415,6 +460,8 @@ mod tests {
         assert_eq!(method.outputs, [tensor(&[2, 4])]);
         assert!(method.operators.is_empty());
         assert_eq!(method.steps, [Step::Delegate(0)]);
+        let arguments = vec![CallArgument::Input(0), CallArgument::Output(0)];
+        assert_eq!(method.delegate_calls, [DelegateCall { delegate: 0, arguments }]);
         assert_eq!(method.delegates[0].backend, "MetalBackend");
 
         let payload = std::str::from_utf8(method.delegates[0].payload).unwrap();

@@ -149,7 +149,10 @@ table!(Instruction {
 
 table!(KernelCall { scalars { op_index: i32 = 0, 0; } });
 
-table!(DelegateCall { scalars { delegate_index: i32 = 0, 0; } });
+table!(DelegateCall {
+    scalars { delegate_index: i32 = 0, 0; }
+    offsets { args: Vector<'a, i32> = 1; }
+});
 
 table!(Operator {
     offsets {

@@ -81,6 +81,8 @@ struct State {
     commands: Vec<Command>,
     handlers: Vec<Handler>,
     failure: Option<String>,
+    /// When it began and ended, in seconds.
+    times: (f64, f64),
 }
 
 /// A command buffer's state; its last part is checked when it goes.
@@ -142,7 +144,26 @@ define_class!(
             self.state().failure.as_deref().map(error)
         }
     }
+
+    impl Commands {
+        #[unsafe(method(GPUStartTime))]
+        fn start_time(&self) -> f64 {
+            self.times().0
+        }
+
+        #[unsafe(method(GPUEndTime))]
+        fn end_time(&self) -> f64 {
+            self.times().1
+        }
+    }
 );
+
+/// The system's clock, in seconds.
+fn seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
 
 /// Committed command buffers that have not run, in order. Each is retained.
 static QUEUE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -179,6 +200,7 @@ impl Commands {
             commands: Vec::new(),
             handlers: Vec::new(),
             failure: None,
+            times: (0.0, 0.0),
         };
         let this = Self::alloc().set_ivars(Encoded(Mutex::new(state)));
         unsafe { msg_send![super(this), init] }
@@ -277,6 +299,15 @@ impl Commands {
         }
     }
 
+    /// When it began and ended; nobody may ask before.
+    fn times(&self) -> (f64, f64) {
+        let state = self.state();
+        if state.stage != Stage::Done {
+            violation("metal", "times of a command buffer that is not done");
+        }
+        state.times
+    }
+
     /// Its status.
     pub fn stage(&self) -> MTLCommandBufferStatus {
         let state = self.state();
@@ -293,12 +324,14 @@ impl Commands {
             let mut state = self.state();
             (std::mem::take(&mut state.commands), std::mem::take(&mut state.handlers))
         };
+        let start = seconds();
         let failure = match NEXT_FAILURE.lock().unwrap().take() {
             Some(failure) => Some(failure),
             None => execute(commands).err(),
         };
         let mut state = self.state();
         (state.stage, state.failure) = (Stage::Done, failure);
+        state.times = (start, seconds());
         drop(state);
         // Handlers run on another thread than the one that waits.
         struct Call(Vec<Handler>, Retained<Commands>);
@@ -362,7 +395,7 @@ fn record(to: &mut dyn CommandBuffer, command: Command) -> etmetal::Result<()> {
 fn argument(bound: Bound) -> Argument {
     match bound {
         Bound::Buffer(buffer, offset) => {
-            Argument::Buffer { buffer: buffer.on_host().clone(), offset, extent: None }
+            Argument::Buffer { buffer: buffer.on_host().clone(), offset, extent: None, dtype: None }
         }
         Bound::Bytes(bytes) => Argument::Bytes(bytes.into()),
     }

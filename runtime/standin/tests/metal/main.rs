@@ -3,6 +3,7 @@
 #![cfg(metal_standin)]
 
 mod common;
+mod diagnosis;
 mod models;
 mod operators;
 mod rules;

@@ -1,13 +1,13 @@
 //! Whole models through the Metal device: the fixtures of the repository.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etmetal::container::{Container, ModelSource};
 use etmetal::device::Device;
 use etmetal::runner::compare::{Tolerance, compare};
-use etmetal::runner::program::Program;
+use etmetal::runner::program::{CallArgument, Program};
 use etmetal::runner::{HostTensor, ValueInfo, npy};
 use etmetal::tensor::{Layout, Tensor};
 
@@ -27,7 +27,7 @@ fn sizes(array: &HostTensor) -> Vec<i64> {
 
 /// Loads a fixture's model, runs it twice, and compares both results with the recorded ones. A
 /// model with state, such as a cache, gives them the first time only.
-fn check(folder: &Path, device: &Arc<dyn Device>) {
+pub fn check(folder: &Path, device: &Arc<dyn Device>) {
     let name = folder.file_name().unwrap().to_string_lossy().into_owned();
     let file = std::fs::read(folder.join("model.pte")).unwrap();
     let program = Program::parse(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -47,12 +47,17 @@ fn check(folder: &Path, device: &Arc<dyn Device>) {
         device: device.clone(),
     })
     .unwrap_or_else(|error| panic!("{name}: {error}"));
-    let mut inputs: Vec<_> = arrays(folder, "input").into_iter().zip(&method.inputs).collect();
-    if name == "kv_cache" {
-        // Its delegate takes them in the order in which it uses them: position, key, value, query.
-        inputs.reverse();
-        inputs.swap(1, 2);
-    }
+    let given: Vec<_> = arrays(folder, "input").into_iter().zip(&method.inputs).collect();
+    // A delegate takes inputs in the order in which it uses them.
+    let [call] = method.delegate_calls.as_slice() else { panic!("{name}: {method:?}") };
+    let inputs: Vec<_> = call
+        .arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            CallArgument::Input(index) => Some(&given[*index]),
+            _ => None,
+        })
+        .collect();
     let expected = arrays(folder, "output");
     let tensors = || -> Vec<Tensor> {
         inputs
@@ -86,13 +91,17 @@ fn check(folder: &Path, device: &Arc<dyn Device>) {
     }
 }
 
+/// The repository's models.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
 #[test]
 fn every_fixture_gives_its_recorded_outputs() {
     let _rules = lasting_rules();
     let device = device();
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
     // Another folder of models may be given, to run more than the repository has.
-    let folder = std::env::var_os("ETMETAL_STANDIN_MODELS").map_or(fixtures, Into::into);
+    let folder = std::env::var_os("ETMETAL_STANDIN_MODELS").map_or_else(fixtures, Into::into);
     let mut models: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())

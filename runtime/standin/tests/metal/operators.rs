@@ -106,6 +106,20 @@ pub fn products_of_any_strides() {
 }
 
 #[test]
+pub fn products_of_square_matrices() {
+    let _rules = lasting_rules();
+    // Nothing but the strides tells a square matrix from a transposed one.
+    for (a, b) in [([4, 1], [1, 4]), ([1, 4], [4, 1]), ([1, 4], [1, 4])] {
+        check(
+            &[[4, 1], a, b]
+                .each_ref()
+                .map(|strides| -> Given<'_> { (DType::F32, &[4, 4], strides, 0) }),
+            into_first(|stream, out, o| ops::mm(stream, out, &o[0], &o[1])),
+        );
+    }
+}
+
+#[test]
 pub fn batched_products() {
     let _rules = lasting_rules();
     for dtype in [DType::F32, DType::Bf16, DType::I16] {

@@ -38,7 +38,7 @@ fn pipeline(device: &Arc<dyn Device>, name: &str) -> Arc<dyn Pipeline> {
 }
 
 fn bound(buffer: &BufferRef, offset: usize) -> Option<Argument> {
-    Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None })
+    Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None, dtype: None })
 }
 
 fn word(value: u32) -> Option<Argument> {
@@ -83,6 +83,50 @@ pub fn commands_run_in_order_when_they_are_waited_for() {
     let last = u32::from_ne_bytes([0, 7, 7, 7]);
     assert_eq!(words(&a), [3; 8]);
     assert_eq!(words(&b), [u32::MAX, 0, 13, 13, 3, 3, 0, last]);
+}
+
+#[test]
+pub fn kernels_alternate_in_one_encoder() {
+    let _rules = rules();
+    let device = device();
+    let library = device.compile(SOURCE).unwrap();
+    let [add_to, sum] = ["add", "shared_sum"].map(|name| library.pipeline(name).unwrap());
+    let out = filled(&device, 4, 1);
+    let mut commands = device.command_buffer().unwrap();
+    for _ in 0..2 {
+        add(&mut *commands, &add_to, &[bound(&out, 0), word(1)], 4).unwrap();
+        commands
+            .dispatch(&Dispatch {
+                pipeline: &sum,
+                library: None,
+                arguments: &[bound(&out, 0)],
+                threadgroup_memory: &[16],
+                grid: Grid::Threadgroups { groups: [1, 1, 1], group: [4, 1, 1] },
+            })
+            .unwrap();
+    }
+    commands.commit().unwrap().wait().unwrap();
+    assert_eq!(words(&out), [10; 4], "((1 + 1) * 2 + 1) * 2");
+}
+
+#[test]
+pub fn long_copies_and_fills_are_done_in_parts() {
+    let _rules = rules();
+    let device = device();
+    let count = 3000;
+    let (a, b) = (filled(&device, count, 0), filled(&device, count, 0));
+    for (i, word) in words(&a).iter_mut().enumerate() {
+        *word = i as u32;
+    }
+    let mut commands = device.command_buffer().unwrap();
+    commands.copy((&a, 8), (&b, 4), 4 * 2500).unwrap();
+    commands.fill((&a, 8), 4 * 2500, 0xFF).unwrap();
+    commands.commit().unwrap().wait().unwrap();
+    for i in 0..count {
+        let copied = if (1..2501).contains(&i) { i as u32 + 1 } else { 0 };
+        let filled = if (2..2502).contains(&i) { u32::MAX } else { i as u32 };
+        assert_eq!((words(&b)[i], words(&a)[i]), (copied, filled), "word {i}");
+    }
 }
 
 #[test]
@@ -137,6 +181,17 @@ pub fn buffers_return_to_the_pool_when_the_gpu_has_done_with_them() {
     commands.fill((&out, 0), 16, 1).unwrap();
     drop(commands.commit().unwrap());
     drop(out);
+    assert_ne!(device.pool_stats().in_use, 0, "the GPU has not filled it yet");
+    etmetal_standin::metal::command::drain();
+    assert_eq!(device.pool_stats().in_use, 0);
+    // So does a copy, of both its buffers.
+    let (from, to) = (filled(&device, 4, 0), filled(&device, 4, 0));
+    let mut commands = device.command_buffer().unwrap();
+    commands.copy((&from, 0), (&to, 0), 16).unwrap();
+    drop(commands.commit().unwrap());
+    let one = device.pool_stats().in_use / 2;
+    drop((from, to));
+    assert_eq!(device.pool_stats().in_use, 2 * one, "the GPU has not copied yet");
     etmetal_standin::metal::command::drain();
     assert_eq!(device.pool_stats().in_use, 0);
 }
@@ -196,6 +251,21 @@ pub fn failures_of_the_gpu_name_the_kernels() {
     assert!(stream.commit_and_wait().unwrap_err().to_string().contains("lost"));
     stream.fill((&out, 0), 16, 0).unwrap();
     stream.commit_and_wait().unwrap();
+}
+
+#[test]
+pub fn failures_before_a_graph_are_seen() {
+    let _rules = lasting_rules();
+    let device = device();
+    let stream = Stream::with_flush_interval(device.clone(), 64);
+    // MPSGraph commits what comes before it.
+    let tensor = || Tensor::empty(&device, DType::F32, Layout::contiguous(&[2, 2]).unwrap());
+    let (out, a) = (tensor().unwrap(), tensor().unwrap());
+    ops::zero(&stream, &a).unwrap();
+    ops::mm(&stream, &out, &a, &a).unwrap();
+    fail_next("the first of two");
+    let text = stream.commit_and_wait().unwrap_err().to_string();
+    assert!(text.contains("the first of two"), "{text}");
 }
 
 #[test]
@@ -343,6 +413,10 @@ pub fn pipelines_are_kept_across_runs() {
     open().compile(SOURCE).unwrap().pipeline("add").unwrap();
     assert!(std::fs::read_to_string(&file).unwrap().contains(" add"));
     assert_eq!(stored(), [file]);
+    // Another source has another one.
+    let other = SOURCE.replace("out[i] += x", "out[i] -= x");
+    open().compile(&other).unwrap().pipeline("add").unwrap();
+    assert_eq!(stored().len(), 2);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -38,6 +38,7 @@ impl Call {
             buffer: buffer.clone(),
             offset: 0,
             extent: None,
+            dtype: None,
         }));
         self
     }
@@ -46,7 +47,8 @@ impl Call {
     fn words(mut self, buffer: &BufferRef, range: std::ops::Range<usize>) -> Call {
         let extent = Some(4 * range.len());
         let offset = 4 * range.start;
-        self.arguments.push(Some(Argument::Buffer { buffer: buffer.clone(), offset, extent }));
+        let buffer = buffer.clone();
+        self.arguments.push(Some(Argument::Buffer { buffer, offset, extent, dtype: None }));
         self
     }
 

@@ -95,7 +95,7 @@ impl Executable for Lowered {
 ///
 /// # Errors
 /// The first that is not.
-pub(in crate::device) fn check_operands(key: &GraphKey, operands: &[Operand]) -> Result<()> {
+pub(crate) fn check_operands(key: &GraphKey, operands: &[Operand]) -> Result<()> {
     let GraphKey { op, operands: keys } = key;
     if operands.len() != keys.len() {
         return Err(err!(

@@ -8,6 +8,9 @@ use super::parameters::ParameterKind;
 /// The file name of the entry in the compiler's messages.
 pub(crate) const ENTRY_NAME: &str = "entry";
 
+/// `sin` and `cos` of several numbers at once: too long for shaders that have neither.
+pub(crate) const VECTOR_MATH: &str = include_str!("include/vector_math.h");
+
 /// The translation unit behind our headers: the rewritten shader and the entry.
 ///
 /// All functions of the shader get internal linkage, so that clang compiles only what the kernel
@@ -26,11 +29,14 @@ pub(crate) fn translation_unit(
         (LaunchMode::Fibers, None) => ("", "MSL_FIBERS_ENTRY(".to_owned()),
         (LaunchMode::Fibers, Some(fission)) => (&*fission.code, format!("{}, ", fission.entry)),
     };
+    let angles = ["sin", "cos"].iter().any(|name| shader.contains(name));
+    let vector_math = if angles { VECTOR_MATH } else { "" };
     format!(
         "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
          {shader}\n\
          #pragma clang attribute pop\n\
          #line 1 \"{ENTRY_NAME}\"\n\
+         {vector_math}\
          {group}{entry}(&{function}){bindings})\n",
         function = kernel.function,
     )

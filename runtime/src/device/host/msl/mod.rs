@@ -44,6 +44,7 @@ mod module;
 mod parameters;
 mod places;
 mod rewrite;
+mod split_index;
 mod stored;
 mod strict;
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub struct Toolchain {
     version: u32,
     is_zig: bool,
     flavor: Flavor,
+    /// Whether elementary functions are good to one unit in the last place.
+    precise: bool,
     description: String,
     cache: Cache,
     /// Identifies compiler, flags, headers and processor: the start of every cache key.
@@ -55,8 +57,12 @@ impl Toolchain {
     /// or program that contains this code, or in `../lib` from there. It compiles kernels as
     /// `flavor` says.
     ///
+    /// With `ETMETAL_MATH=precise`, elementary functions are good to one unit in the last place
+    /// (`float_math.h` says what they are else).
+    ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound), saying what was tried and how to install one.
+    /// [`Error::NotFound`](crate::Error::NotFound), saying what was tried and how to install one;
+    /// `ETMETAL_MATH` is set to something else.
     pub fn find(flavor: Flavor) -> Result<Arc<Toolchain>> {
         Self::find_with(&Search::from_environment(), &cache_dir(), flavor)
     }
@@ -67,12 +73,14 @@ impl Toolchain {
         cache_dir: &Path,
         flavor: Flavor,
     ) -> Result<Arc<Toolchain>> {
+        let precise = search.precise()?;
         let cache = Cache::open(cache_dir);
         let mut tried = Vec::new();
         for (origin, command) in search.candidates() {
             match identify(&command, &cache) {
                 Ok(found) => {
-                    return Ok(Arc::new(Self::new(command, found, &origin, cache, flavor)));
+                    let made = Self::new(command, found, &origin, cache, (flavor, precise));
+                    return Ok(Arc::new(made));
                 }
                 Err(why) => tried.push(format!("{origin}: {why}")),
             }
@@ -94,7 +102,7 @@ impl Toolchain {
         found: Identified,
         origin: &str,
         cache: Cache,
-        flavor: Flavor,
+        (flavor, precise): (Flavor, bool),
     ) -> Self {
         let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let description = format!("clang {} ({origin}: {})", found.version, words.join(" "));
@@ -103,6 +111,7 @@ impl Toolchain {
             version: found.version,
             is_zig: found.is_zig,
             flavor,
+            precise,
             description,
             cache,
             identity: Vec::new(),
@@ -184,6 +193,11 @@ impl Toolchain {
         flags.extend(STRICT_FLAGS);
         flags.extend(CODE_FLAGS);
         flags.extend(if self.checked() { &CHECKED_FLAGS[..] } else { &FAST_FLAGS[..] });
+        if self.precise {
+            flags.push("-DMSL_PRECISE=1");
+        } else if !self.checked() && cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            flags.extend(VECTOR_MATH_FLAGS);
+        }
         if cfg!(target_arch = "x86_64") {
             flags.push("-mprefer-vector-width=512");
             if self.version >= 16 {
@@ -243,6 +257,11 @@ const CODE_FLAGS: [&str; 13] = [
 /// Without the checked mode.
 const FAST_FLAGS: [&str; 1] = ["-O3"];
 
+/// `sin` and `cos` in vectorised loops are functions of `vector_math.h`, by the names that this
+/// library has for them. The compiler has such names for other processors too, but with lengths
+/// of vectors that the header does not know.
+const VECTOR_MATH_FLAGS: [&str; 2] = ["-fveclib=libmvec", "-DMSL_VECTOR_MATH=1"];
+
 /// With the checked mode: every load and store is preceded by a call of `checked.h`, none left
 /// out because a check of the same address stands before it (a store after a load is a check of
 /// its own). The sanitizer is given to the compiler behind its driver, which would link a library
@@ -267,10 +286,15 @@ const CHECKED_FLAGS: [&str; 14] = [
 /// Origin of the explicitly chosen compiler.
 const ETMETAL_CLANG: &str = "ETMETAL_CLANG";
 
+/// The variable that asks for precise functions.
+const ETMETAL_MATH: &str = "ETMETAL_MATH";
+
 /// Where to look for a compiler.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub explicit: Option<OsString>,
+    /// What [`ETMETAL_MATH`] says.
+    pub math: Option<OsString>,
     pub path: Option<OsString>,
     /// Files that may hold a staged compiler's command.
     pub staged: Vec<PathBuf>,
@@ -280,8 +304,23 @@ impl Search {
     fn from_environment() -> Search {
         Search {
             explicit: std::env::var_os(ETMETAL_CLANG).filter(|v| !v.is_empty()),
+            math: std::env::var_os(ETMETAL_MATH),
             path: std::env::var_os("PATH"),
             staged: staged_files(),
+        }
+    }
+
+    /// Whether precise functions are asked for.
+    fn precise(&self) -> Result<bool> {
+        let text = self.math.as_ref().map(|text| text.to_string_lossy());
+        match text.as_deref().map(str::trim) {
+            None | Some("" | "fast") => Ok(false),
+            Some("precise") => Ok(true),
+            Some(text) => Err(err!(
+                InvalidArgument,
+                "{ETMETAL_MATH}={text:?}: give precise for elementary functions that are good to \
+                 one unit in the last place, or fast"
+            )),
         }
     }
 

@@ -26,6 +26,7 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("lex.rs"),
     include_bytes!("module.rs"),
     include_bytes!("rewrite.rs"),
+    include_bytes!("split_index.rs"),
     include_bytes!("stored.rs"),
     include_bytes!("strict/binding.rs"),
     include_bytes!("strict/conversion.rs"),

@@ -116,7 +116,8 @@ fn a_missing_compiler_says_how_to_get_one() {
     let text = error.to_string();
     assert!(text.contains("apt-get install clang") && text.contains("ziglang"), "{text}");
     let explicit = Some("/nowhere/clang++ -v".into());
-    let search = toolchain::Search { explicit, path: std::env::var_os("PATH"), staged: vec![] };
+    let path = std::env::var_os("PATH");
+    let search = toolchain::Search { explicit, path, ..Default::default() };
     let text = Toolchain::find_with(&search, dir.path(), Flavor::Loops).unwrap_err().to_string();
     assert!(text.contains("ETMETAL_CLANG: /nowhere/clang++"), "{text}");
 }

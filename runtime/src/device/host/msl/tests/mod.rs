@@ -3,6 +3,7 @@
 use super::harness::{Dispatch, kernel, module};
 use super::*;
 
+mod accuracy;
 mod atomics;
 mod cached;
 mod errors;
@@ -13,6 +14,7 @@ mod math;
 mod matrix;
 mod models;
 mod simd;
+mod split;
 mod target;
 mod types;
 
