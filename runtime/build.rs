@@ -25,9 +25,14 @@ fn export_from_executables() {
 
 fn compile_callback() {
     println!("cargo::rerun-if-changed=cpp/callback.cpp");
-    // Type-checking the Apple code on another system needs no objects, and there is no SDK.
-    let target_is_apple = std::env::var("CARGO_CFG_TARGET_VENDOR").as_deref() == Ok("apple");
-    if target_is_apple && !cfg!(target_vendor = "apple") {
+    // Type-checking the Apple code on another system needs no objects; building it is told by a
+    // C++ compiler for it.
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let compiler = format!("CXX_{}", variable("TARGET").replace('-', "_"));
+    println!("cargo::rerun-if-env-changed={compiler}");
+    let target_is_apple = variable("CARGO_CFG_TARGET_VENDOR") == "apple";
+    let checks_only = std::env::var_os(compiler).is_none();
+    if target_is_apple && !cfg!(target_vendor = "apple") && checks_only {
         return;
     }
     // Debug information names the folder that the compiler ran in.

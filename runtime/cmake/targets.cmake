@@ -13,14 +13,19 @@ set(ETMETAL_RUNNER_SOURCES "${ETMETAL_SOURCE_DIR}/cpp/kernels.cpp"
                            "${ETMETAL_SOURCE_DIR}/cpp/runner.cpp"
 )
 
-# One source of the version: the workspace manifest.
+# One source of the version: the workspace manifest; in the crate as it is published, its own.
 function(etmetal_read_version result)
-  file(STRINGS "${ETMETAL_WORKSPACE_DIR}/Cargo.toml" line REGEX "^version = " LIMIT_COUNT 1)
+  foreach(manifest "${ETMETAL_SOURCE_DIR}/Cargo.toml" "${ETMETAL_WORKSPACE_DIR}/Cargo.toml")
+    file(STRINGS "${manifest}" line REGEX "^version = " LIMIT_COUNT 1)
+    if(line)
+      break()
+    endif()
+  endforeach()
   string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" version "${line}")
   set_property(
     DIRECTORY
     APPEND
-    PROPERTY CMAKE_CONFIGURE_DEPENDS "${ETMETAL_WORKSPACE_DIR}/Cargo.toml"
+    PROPERTY CMAKE_CONFIGURE_DEPENDS "${manifest}"
   )
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
@@ -100,6 +105,10 @@ function(etmetal_link target executorch)
   target_link_libraries(
     ${target} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,etmetal-rust>" "${executorch}" ${libraries}
   )
+  if(APPLE)
+    # The objects that debuggers look into are named from here on.
+    target_link_options(${target} PRIVATE "LINKER:-oso_prefix,${ETMETAL_WORKSPACE_DIR}/")
+  endif()
   if(APPLE AND ETMETAL_LINK_OPTIONS)
     target_link_options(${target} PRIVATE ${ETMETAL_LINK_OPTIONS})
     set_target_properties(
@@ -141,15 +150,19 @@ function(etmetal_link target executorch)
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
-# Installs the shared library `target` of `version` with its headers and the CMake package
-# `etmetal`: ${prefix}/{lib,include,lib/cmake/etmetal}.
-function(etmetal_install target version)
-  set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/etmetal")
-  install(TARGETS ${target} EXPORT etmetal-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+function(etmetal_install_headers)
   install(FILES "${ETMETAL_SOURCE_DIR}/cpp/etmetal_delegate.h"
                 "${ETMETAL_SOURCE_DIR}/cpp/etmetal_runner.h"
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   )
+endfunction()
+
+# Installs the shared library `target` of `version` with its headers, the CMake package `etmetal`
+# and a file for pkg-config: ${prefix}/{lib,include,lib/cmake/etmetal,lib/pkgconfig}.
+function(etmetal_install target version)
+  set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/etmetal")
+  install(TARGETS ${target} EXPORT etmetal-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  etmetal_install_headers()
   install(
     EXPORT etmetal-targets
     NAMESPACE etmetal::
@@ -168,5 +181,12 @@ function(etmetal_install target version)
   install(FILES "${CMAKE_CURRENT_BINARY_DIR}/etmetal-config.cmake"
                 "${CMAKE_CURRENT_BINARY_DIR}/etmetal-config-version.cmake"
           DESTINATION "${package_dir}"
+  )
+  set(ETMETAL_PC_VERSION "${version}")
+  configure_file(
+    "${ETMETAL_SOURCE_DIR}/cmake/etmetal.pc.in" "${CMAKE_CURRENT_BINARY_DIR}/etmetal.pc" @ONLY
+  )
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/etmetal.pc"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
   )
 endfunction()

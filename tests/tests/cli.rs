@@ -32,6 +32,14 @@ fn inspect_tells_methods_kernels_and_symbols() {
 }
 
 #[test]
+fn inspect_tells_how_kernels_run() {
+    let output = etmetal().args(["inspect", "--kernels"]).arg(fixture("cnn")).output().unwrap();
+    let told = text(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("generated_kernel  plain") && told.contains("  fission "), "{told}");
+}
+
+#[test]
 fn inspect_writes_the_shaders() {
     let dir = tempfile::tempdir().unwrap();
     let output = etmetal()

@@ -23,6 +23,7 @@ pub mod openmp;
 pub mod package;
 pub mod preset;
 pub mod process;
+pub mod release;
 pub mod rust_build;
 pub mod stage;
 pub mod standin;
@@ -54,6 +55,10 @@ enum Command {
     Build(commands::build::Build),
     /// Build what is missing, then put the result into a prefix
     Install(commands::install::Install),
+    /// Make the packages of a release, or verify them
+    Package(commands::package::Package),
+    /// Look whether a release can be tagged: versions, changelog, tag, crate
+    Release(commands::release::Release),
     /// Remove what builds have left
     Clean(commands::clean::Clean),
     /// Build what is missing, then run a model: `etmetal run ARGS`
@@ -89,6 +94,8 @@ impl Cli {
         match self.command {
             Command::Build(build) => build.run().map(done),
             Command::Install(install) => install.run().map(done),
+            Command::Package(package) => package.run().map(good),
+            Command::Release(release) => release.run().map(good),
             Command::Clean(clean) => clean.run().map(done),
             Command::Run(run) => run.run().map(done),
             Command::Test(test) => test.run().map(good),
@@ -97,10 +104,7 @@ impl Cli {
             Command::Preset(preset) => preset.run().map(good),
             Command::Bench(bench) => bench.run().map(done),
             Command::Audit(audit) => audit.run().map(good),
-            Command::Symbols(symbols) => {
-                symbols.run();
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Symbols(symbols) => symbols.run().map(done),
             Command::Why(why) => why.run().map(done),
             Command::Ci(ci) => ci.run(),
         }

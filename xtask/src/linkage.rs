@@ -239,6 +239,8 @@ pub fn export_list(target: &Target, more: &[String]) -> String {
 }
 
 #[cfg(test)]
+mod lto;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::audit::machine::Machine;

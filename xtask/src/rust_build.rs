@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
-use crate::preset::Preset;
-use crate::process::Invocation;
+use crate::preset::{Preset, platform};
+use crate::process::{Invocation, quote};
 use crate::steps::{Action, Input, Step};
-use crate::toolchain::apple;
+use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::launcher::knows_rustc;
 use crate::toolchain::rust::Rust;
 use crate::workspace::{Workspace, cargo};
@@ -31,8 +31,10 @@ const VARIABLES: [&str; 12] = [
 /// cargo's own folder are remapped. Whoever wants to share compiled crates with the stage's
 /// build has to use the same.
 pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocation {
-    let mut flags = vec![remap(&workspace.root, "/etmetal")];
-    flags.extend(cargo_home(environment).map(|home| remap(&home, "/cargo")));
+    let flags: Vec<_> = path_names(workspace, environment)
+        .into_iter()
+        .map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()))
+        .collect();
     let cargo = cargo(&workspace.root).without_env("CARGO_BUILD_TARGET");
     // Flags in the environment would make cargo forget those of the command line.
     for (name, separator) in [("CARGO_ENCODED_RUSTFLAGS", "\u{1f}"), ("RUSTFLAGS", " ")] {
@@ -47,8 +49,14 @@ pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocat
     cargo.arg("--config").arg(format!("{key}=[{}]", flags.join(", ")))
 }
 
-fn remap(folder: &Path, name: &str) -> String {
-    format!("--remap-path-prefix={}={name}", folder.display())
+/// What folders of this machine are called in what is made, the most specific last.
+fn path_names(workspace: &Workspace, environment: &Environment) -> Vec<(PathBuf, &'static str)> {
+    let mut names = vec![(workspace.root.clone(), "/etmetal")];
+    names.extend(cargo_home(environment).map(|home| (home, "/cargo")));
+    if !workspace.target.starts_with(&workspace.root) {
+        names.push((workspace.target.clone(), "/etmetal/target"));
+    }
+    names
 }
 
 /// Where cargo keeps what it has downloaded.
@@ -81,6 +89,10 @@ pub struct RustBuild<'a> {
     pub cxx: &'a Path,
     /// The program that compilers are started with.
     pub launcher: Option<&'a Path>,
+    /// What compiles and links for an Apple system from elsewhere, where it is provided.
+    pub toolchain: Option<&'a CrossToolchain>,
+    /// Whether Rust's standard library for the target is still to be installed.
+    pub lacks_target: bool,
 }
 
 impl RustBuild<'_> {
@@ -93,6 +105,11 @@ impl RustBuild<'_> {
 
     fn is_cross(&self) -> bool {
         self.preset.target != self.rust.host
+    }
+
+    /// Whether there is a program: on iOS, programs are applications.
+    pub fn has_program(&self) -> bool {
+        !platform::is_ios(&self.preset.target)
     }
 
     /// `libetmetal.a`.
@@ -122,12 +139,21 @@ impl RustBuild<'_> {
             sources.iter().map(|path| Input::Path(self.workspace.root.join(path))).collect();
         inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
         inputs.extend(variables(self.environment, &VARIABLES));
+        inputs.extend(self.toolchain.map(|toolchain| Input::Step(toolchain.key())));
+        let add_target = self.lacks_target.then(|| {
+            let add = Invocation::new("rustup").args(["target", "add", &self.preset.target]);
+            Action::Run(add.cwd(&self.workspace.root))
+        });
+        let mut outputs = vec![self.library().into()];
+        if self.has_program() {
+            outputs.push(self.program().into());
+        }
         Step {
-            name: "Rust library and program",
+            name: if self.has_program() { "Rust library and program" } else { "Rust library" },
             key: self.key(),
             inputs,
-            actions: vec![Action::Run(self.cargo_build())],
-            outputs: vec![self.library().into(), self.program().into()],
+            actions: add_target.into_iter().chain([Action::Run(self.cargo_build())]).collect(),
+            outputs,
             hint: "see the compiler's messages in the log, or run the command above by hand"
                 .to_owned(),
         }
@@ -142,15 +168,46 @@ impl RustBuild<'_> {
         Some((name, &version.value))
     }
 
+    /// cargo with what it has to know of the target. `--config` stands before the command, all of
+    /// it: cargo forgets it for one that stands behind.
+    fn cargo(&self) -> Invocation {
+        let cargo = staged_cargo(self.workspace, self.environment);
+        let cargo = match self.deployment_target() {
+            Some((name, version)) => cargo.env(name, version),
+            None => cargo,
+        };
+        if !platform::is_apple(&self.preset.target) {
+            return cargo;
+        }
+        // A dependency compiles a few lines of Objective-C, from cargo's folder.
+        let flags: Vec<_> = path_names(self.workspace, self.environment)
+            .into_iter()
+            .map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()))
+            .map(|flag| quote(flag.as_ref()))
+            .collect();
+        let variable = format!("CFLAGS_{}", self.preset.target.replace('-', "_"));
+        let cargo = cargo
+            .env("ZERO_AR_DATE", "1")
+            .env("CC_SHELL_ESCAPED_FLAGS", "1")
+            .env(&variable, flags.join(" "));
+        match self.toolchain {
+            Some(toolchain) => toolchain.cargo(cargo),
+            None => apple::cross_cargo(self.preset, self.cxx, cargo),
+        }
+    }
+
     fn cargo_build(&self) -> Invocation {
         let profile = &self.preset.build.profile.value;
         let features = &self.preset.build.features;
-        let mut invocation = staged_cargo(self.workspace, self.environment);
+        let mut invocation = self.cargo();
         invocation = match profile.as_str() {
             "release" => invocation.args(["build", "--release"]),
             profile => invocation.args(["build", "--profile", profile]),
         };
-        invocation = invocation.args(["-p", "etmetal", "-p", "etmetal-cli"]);
+        invocation = invocation.args(["-p", "etmetal"]);
+        if self.has_program() {
+            invocation = invocation.args(["-p", "etmetal-cli"]);
+        }
         if self.is_cross() {
             invocation = invocation.arg("--target").arg(&self.preset.target);
         }
@@ -159,10 +216,6 @@ impl RustBuild<'_> {
         {
             invocation = invocation.env("RUSTC_WRAPPER", launcher);
         }
-        if let Some((name, version)) = self.deployment_target() {
-            invocation = invocation.env(name, version);
-        }
-        invocation = apple::cross_cargo(self.preset, self.cxx, invocation);
         if features.is_empty() {
             return invocation;
         }

@@ -3,6 +3,7 @@
 //! ```text
 //! bin/etmetal                    the program
 //! lib/libetmetal.so|dylib        the delegate
+//! lib/libetmetal.a               the same for applications to link (Apple systems)
 //! lib/cmake/etmetal/             for find_package(etmetal)
 //! lib/etmetal/msl-compiler       what compiles shaders on the host device, one argument a line
 //! include/etmetal/               C headers
@@ -44,6 +45,11 @@ impl Stage {
         let is_apple = crate::preset::platform::is_apple(&folder);
         let name = if is_apple { "libetmetal.dylib" } else { "libetmetal.so" };
         self.root.join("lib").join(name)
+    }
+
+    /// The delegate as a static library, where there is one: see [`CmakeBuild::has_archive`].
+    pub fn archive(&self) -> PathBuf {
+        self.root.join("lib/libetmetal.a")
     }
 
     /// The file that names the shader compiler.
@@ -89,8 +95,9 @@ impl Stage {
     /// Fills a new folder beside the stage and then puts it in the stage's place, so that a
     /// build that fails leaves the stage as it was.
     ///
-    /// `msl` is what compiles shaders; nothing for a build of ExecuTorch without this project's
-    /// delegate, whose stage holds what ExecuTorch installs.
+    /// `msl` is what compiles shaders on this machine; nothing in what is for another one. The
+    /// stage of a build of ExecuTorch without this project's delegate holds what ExecuTorch
+    /// installs.
     pub fn step(&self, build: &CmakeBuild<'_>, msl: Option<&MslCompiler>) -> Step {
         let new = Stage::new(self.beside(".new"));
         let audit = new.audit(build);
@@ -103,15 +110,27 @@ impl Stage {
         let mut actions =
             vec![Action::Remove(new.root.clone()), Action::Run(install.arg(&new.root))];
         let mut outputs = vec![self.root.clone()];
-        if let Some(msl) = msl {
+        if build.has_etmetal() {
             inputs.push(Input::Step(build.rust.key()));
-            actions.extend([
-                Action::MakeFolder(new.root.join("bin")),
-                Action::Copy(build.rust.program(), new.program()),
-                Action::MakeFolder(new.root.join("lib/etmetal")),
-                Action::Write(new.msl_compiler(), msl.file_text()),
-            ]);
-            outputs = vec![self.program(), self.library(), self.msl_compiler()];
+            outputs.clear();
+        }
+        if build.has_etmetal() && build.rust.has_program() {
+            actions.push(Action::MakeFolder(new.root.join("bin")));
+            actions.push(Action::Copy(build.rust.program(), new.program()));
+            outputs.push(self.program());
+        }
+        if build.has_etmetal() && build.has_shared() {
+            outputs.push(self.library());
+        }
+        if build.has_archive() {
+            actions.push(Action::MakeFolder(new.root.join("lib")));
+            actions.push(Action::Run(build.merge_archives(&new.archive())));
+            outputs.push(self.archive());
+        }
+        if let Some(msl) = msl {
+            actions.push(Action::MakeFolder(new.root.join("lib/etmetal")));
+            actions.push(Action::Write(new.msl_compiler(), msl.file_text()));
+            outputs.push(self.msl_compiler());
         }
         actions.push(Action::Audit(audit));
         actions.push(Action::Replace {

@@ -31,6 +31,16 @@ impl Lab {
         }
     }
 
+    /// What links for Macs.
+    pub fn cross(&self) -> &Cross {
+        &self.cross
+    }
+
+    /// What links for this machine.
+    pub fn cxx(&self) -> &Path {
+        &self.cxx
+    }
+
     /// A path inside.
     pub fn at(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)

@@ -53,7 +53,12 @@ mod tests {
     use crate::error::err;
 
     fn device() -> Arc<dyn Device> {
-        Arc::new(HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false }))
+        Arc::new(HostDevice::new(Options {
+            threads: 1,
+            pool_bytes: 0,
+            checked: false,
+            fission: true,
+        }))
     }
 
     #[test]

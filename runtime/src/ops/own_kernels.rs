@@ -212,7 +212,12 @@ mod tests {
     #[test]
     fn devices_do_not_share() {
         let device = || -> Arc<dyn Device> {
-            Arc::new(HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false }))
+            Arc::new(HostDevice::new(Options {
+                threads: 1,
+                pool_bytes: 0,
+                checked: false,
+                fission: true,
+            }))
         };
         let (a, b) = (device(), device());
         let kernel = |device| library(device, &DOUBLE).unwrap().kernel("double_it_int").unwrap();

@@ -65,6 +65,13 @@ pub fn tbd(stub: &Stub) -> String {
     text + "...\n"
 }
 
+/// A value that changes when what is written does.
+pub fn fingerprint() -> String {
+    use sha2::{Digest as _, Sha256};
+    let all: String = stubs().iter().map(tbd).chain([settings()]).collect();
+    Sha256::digest(all).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Writes the whole SDK into `folder`.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::CmakeBuild;
 use crate::executorch::{Executorch, Tree};
 use crate::preset::backend::Metal;
+use crate::preset::platform;
 use crate::process::Invocation;
 use crate::toolchain::apple;
 
@@ -48,6 +49,12 @@ impl CmakeBuild<'_> {
         definitions.set("CMAKE_EXPORT_COMPILE_COMMANDS", "ON");
         if self.has_etmetal() {
             definitions.set("ETMETAL_RUST_LIBRARY", self.rust.library());
+            if self.has_archive() {
+                definitions.set("ETMETAL_ARCHIVE", "ON");
+            }
+            if !self.has_shared() {
+                definitions.set("ETMETAL_SHARED", "OFF");
+            }
             for (name, value) in self.linkage.cmake_definitions(&self.exports()) {
                 definitions.set(name, value);
             }
@@ -82,6 +89,8 @@ impl CmakeBuild<'_> {
         definitions.set("CMAKE_OSX_ARCHITECTURES", architecture);
         if system.starts_with("ios") {
             definitions.set("CMAKE_SYSTEM_NAME", "iOS");
+            // Packages are looked for in the SDK alone otherwise.
+            definitions.set("CMAKE_FIND_ROOT_PATH_MODE_PACKAGE", "BOTH");
         } else if self.preset().host != "macos" {
             definitions.set("CMAKE_SYSTEM_NAME", "Darwin");
         }
@@ -92,7 +101,14 @@ impl CmakeBuild<'_> {
         if let Some(sysroot) = &toolchain.sysroot {
             definitions.set("CMAKE_OSX_SYSROOT", &sysroot.value);
         }
-        if let Some(triple) = apple::clang_triple(self.preset()) {
+        if let Some(toolchain) = self.rust.toolchain {
+            // Its programs know the target.
+            definitions.set("CMAKE_C_COMPILER", toolchain.cc());
+            definitions.set("CMAKE_AR", toolchain.ar());
+            definitions.set("CMAKE_RANLIB", toolchain.ranlib());
+            definitions.set("CMAKE_INSTALL_NAME_TOOL", toolchain.install_name_tool());
+            definitions.set("CMAKE_OSX_SYSROOT", toolchain.sdk());
+        } else if let Some(triple) = apple::clang_triple(self.preset()) {
             for language in ["C", "CXX", "OBJC", "OBJCXX", "ASM"] {
                 definitions.set(&format!("CMAKE_{language}_COMPILER_TARGET"), &triple);
             }
@@ -119,6 +135,19 @@ impl CmakeBuild<'_> {
     /// one, as it needs some of PyTorch's modules.
     fn python(&self) -> std::path::PathBuf {
         self.torch_python.map_or_else(|| self.venv.python(), Path::to_owned)
+    }
+
+    /// Whether the delegate is also built as a static library, which applications link.
+    pub fn has_archive(&self) -> bool {
+        let sdk = matches!(self.executorch, Executorch::Sdk(_));
+        self.has_etmetal() && sdk && platform::is_apple(&self.preset().target)
+    }
+
+    /// Whether libetmetal is built as a shared library: not on iOS, where applications link
+    /// everything.
+    pub fn has_shared(&self) -> bool {
+        let sdk = matches!(self.executorch, Executorch::Sdk(_));
+        !(sdk && platform::is_ios(&self.preset().target))
     }
 
     /// Whether this project's delegate is part of the build.

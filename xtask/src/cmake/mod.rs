@@ -110,7 +110,10 @@ impl CmakeBuild<'_> {
     /// The preset's options contradict what it builds.
     pub fn configure_step(&self) -> Result<Step> {
         let mut inputs = vec![
-            Input::Step(venv::KEY.to_owned()),
+            Input::Step(match self.executorch {
+                Executorch::Sdk(sdk) => sdk.key().to_owned(),
+                Executorch::Tree(_) => venv::KEY.to_owned(),
+            }),
             Input::Path(self.runtime().join("CMakeLists.txt")),
             Input::Path(self.runtime().join("cmake")),
             Input::Path(self.rust.workspace.root.join("Cargo.toml")),
@@ -121,6 +124,7 @@ impl CmakeBuild<'_> {
         {
             inputs.push(tree.input());
         }
+        inputs.extend(self.rust.toolchain.map(|toolchain| Input::Step(toolchain.key())));
         inputs.extend(variables(self.rust.environment, &VARIABLES));
         let mut actions = file_api::query(&self.folder());
         actions.push(Action::Run(self.configure()?));
@@ -163,7 +167,12 @@ impl CmakeBuild<'_> {
             inputs.push(Input::Step(self.rust.key()));
             inputs.push(Input::Path(self.runtime().join("cpp")));
             inputs.push(Input::Path(self.runtime().join("include")));
-            required.push("etmetal".to_owned());
+            if self.has_shared() {
+                required.push("etmetal".to_owned());
+            }
+            if self.has_archive() {
+                required.push("etmetal_archive".to_owned());
+            }
         }
         let build = self.cmake().arg("--build").arg(self.folder()).arg("--parallel");
         let mut actions: Vec<_> =
@@ -188,6 +197,23 @@ impl CmakeBuild<'_> {
             outputs: vec![Output::CmakeTargets { build: self.folder(), required }],
             hint: "see the compiler's messages in the log".to_owned(),
         }
+    }
+
+    /// The C++ part of the delegate as a static library, where [`CmakeBuild::has_archive`].
+    pub fn archive(&self) -> PathBuf {
+        self.folder().join("libetmetal_archive.a")
+    }
+
+    /// The command that makes one static library of it and the Rust side.
+    pub fn merge_archives(&self, to: &Path) -> Invocation {
+        let merge = match self.rust.toolchain {
+            Some(toolchain) => Invocation::new(toolchain.ar()).arg("qcDL").arg(to),
+            None => Invocation::new("xcrun")
+                .env("ZERO_AR_DATE", "1")
+                .args(["libtool", "-static", "-no_warning_for_no_symbols", "-o"])
+                .arg(to),
+        };
+        merge.arg(self.rust.library()).arg(self.archive())
     }
 
     /// Whether the generator writes `compile_commands.json`.

@@ -22,9 +22,10 @@ use crate::process::Invocation;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{Action, BuildLock, Options, Runner, Step};
+use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, Memory, apple, cxx, launcher};
+use crate::toolchain::{Installer, Memory, cxx, launcher, rust};
 use crate::torch::Torch;
 use crate::venv::{Lock, Python, Venv, python};
 use crate::workspace::Workspace;
@@ -188,6 +189,10 @@ struct Facts {
     preset: Preset,
     venv: Venv,
     cxx: PathBuf,
+    /// What builds for an Apple system from elsewhere, where the preset names no compiler.
+    toolchain: Option<CrossToolchain>,
+    /// Whether Rust's standard library for the target is still to be installed.
+    lacks_target: bool,
     /// The target of the build.
     target: Target,
     /// The OpenMP that models find: on Apple systems they look where libetmetal looks.
@@ -207,8 +212,21 @@ impl Facts {
         tools: &Memory,
         python: Python,
     ) -> Result<Self> {
-        let toolchain = &preset.toolchain;
-        let cxx = cxx::find(environment, toolchain.cxx.as_ref(), Installer::detect())?;
+        let venv = Venv::new(workspace, python);
+        let toolchain = match apple::is_cross(&preset) && preset.toolchain.cxx.is_none() {
+            true => {
+                let linker = apple::find_linker(workspace, environment)?;
+                CrossToolchain::new(&preset, workspace, environment, &venv, linker)
+            }
+            false => None,
+        };
+        let cxx = match &toolchain {
+            Some(toolchain) => toolchain.cxx(),
+            None => cxx::find(environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
+        };
+        let rust = Rust::find(workspace, tools)?;
+        let lacks_target =
+            preset.target != rust.host && rust::target_library(workspace, &preset.target).is_none();
         let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
         let apple = target.platform.is_some();
         Ok(Self {
@@ -216,12 +234,14 @@ impl Facts {
             openmp: apple.then(|| openmp::find::search(environment, &target, &cxx, &preset.link)),
             cxx,
             target,
-            launcher: launcher::find(environment, toolchain.launcher.as_ref())?,
+            toolchain,
+            lacks_target,
+            launcher: launcher::find(environment, preset.toolchain.launcher.as_ref())?,
             torch_python: torch_python(environment, &preset),
             clang: msl::find_clang(environment, tools)?.map(MslCompiler::Clang),
-            venv: Venv::new(workspace, python),
+            venv,
             workspace: workspace.clone(),
-            rust: Rust::find(workspace, tools)?,
+            rust,
             preset,
         })
     }
@@ -272,17 +292,23 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         check_torch(facts)?;
         steps.extend(tree.fetch_step());
     }
+    if let Executorch::Sdk(sdk) = &executorch {
+        steps.extend(sdk.fetch_step());
+    }
     let has_etmetal = facts.preset.backend.metal.value == Metal::Etmetal;
+    let is_cross = apple::is_cross(&facts.preset);
     let msl = match &facts.clang {
-        _ if !has_etmetal => None,
+        // What is for another machine finds its compiler there.
+        _ if !has_etmetal || is_cross => None,
         Some(clang) => Some(clang.clone()),
-        None => {
-            let zig = facts.venv.site_packages().join("ziglang/zig");
-            let name = "zig, for its clang (this machine has none that is 15 or newer)";
-            steps.push(facts.venv.add_step(name, &lock("zig")?, vec![zig.clone()]));
-            Some(MslCompiler::Zig(zig))
-        }
+        None => Some(MslCompiler::Zig(facts.venv.zig())),
     };
+    let uses_zig = matches!(msl, Some(MslCompiler::Zig(_)));
+    if uses_zig || facts.toolchain.is_some() || extras.torch.is_some() {
+        let zig = facts.venv.zig_step(&lock("zig")?);
+        let toolchain = facts.toolchain.as_ref().map(|toolchain| toolchain.step(&zig));
+        steps.extend([zig].into_iter().chain(toolchain));
+    }
     if extras.bench {
         let numpy = facts.venv.site_packages().join("numpy/__init__.py");
         steps.push(facts.venv.add_step("numpy", &lock("bench")?, vec![numpy]));
@@ -301,6 +327,8 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         environment: &facts.environment,
         cxx: &facts.cxx,
         launcher: facts.launcher.as_deref(),
+        toolchain: facts.toolchain.as_ref(),
+        lacks_target: facts.lacks_target,
     };
     let openmp_rpaths = facts.openmp.as_ref().map(Search::rpaths).unwrap_or_default();
     let linkage = Linkage::new(&facts.target, &facts.preset, &openmp_rpaths);
@@ -395,8 +423,7 @@ mod tests {
         let workspace = Workspace { root: folder.to_owned(), target: folder.join("target") };
         let triple = machine::usual_triple(host);
         let defines: Vec<_> = defines.iter().map(|d| (*d).to_owned()).collect();
-        let environment =
-            Environment::default().with("HOME", "/home/me").with("SDKROOT", "/sdk/MacOSX.sdk");
+        let environment = Environment::default().with("HOME", "/home/me");
         let context = Context {
             host,
             triple,
@@ -411,6 +438,13 @@ mod tests {
             MslCompiler::Clang(Tool { path, version: Version(19, 1, 7) })
         });
         let named = |set: &Sourced<String>| PathBuf::from(format!("/usr/bin/{}", set.value));
+        let venv = Venv::new(
+            &workspace,
+            Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
+        );
+        let linker = "/rust/bin/gcc-ld/ld64.lld".into();
+        let toolchain = CrossToolchain::new(&preset, &workspace, &environment, &venv, linker);
+        let cxx = preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named);
         Ok(Facts {
             environment,
             rust: Rust {
@@ -418,13 +452,12 @@ mod tests {
                 verbose_version: "rustc 1.95.0".into(),
                 host: triple.into(),
             },
-            venv: Venv::new(
-                &workspace,
-                Python { path: "/usr/bin/python3.11".into(), version: Version(3, 11, 2) },
-            ),
+            venv,
             target: Target::parse(&preset.target).unwrap(),
             openmp: None,
-            cxx: preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named),
+            cxx: toolchain.as_ref().map_or(cxx, CrossToolchain::cxx),
+            toolchain,
+            lacks_target: false,
             launcher: preset.toolchain.launcher.as_ref().map(named),
             torch_python: None,
             preset,

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use super::build::{Built, Extras, Selection, build};
 use crate::ci::shards::{self, Shard, Unit};
 use crate::export::{self, TorchSource};
+use crate::package::target::Target;
 use crate::process::{Invocation, status};
 use crate::standin;
 use crate::test_count::{Count, PytestWatcher, Watcher};
@@ -28,7 +29,7 @@ pub struct Test {
     /// --device or --shard those of the crates)
     #[arg(long, value_enum)]
     suite: Option<Suite>,
-    /// How many of the Python package's tests to run
+    /// How much to test beyond what a change is likely to break
     #[arg(long, value_enum, default_value_t = Tier::Quick)]
     tier: Tier,
     /// Run only the tests of one device: `standin` is the Metal device on a stand-in for Metal,
@@ -55,13 +56,15 @@ enum Suite {
     Python,
 }
 
-/// How much of the Python package to test.
+/// How much to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Tier {
     /// What a change is likely to break.
     Quick,
-    /// Every model in every form.
+    /// Of the Python package, every model in every form.
     Full,
+    /// Besides, a release: made twice and compared, installed with all that it needs.
+    Release,
 }
 
 /// A device whose tests can be run alone.
@@ -77,6 +80,9 @@ struct Lint {
     name: &'static str,
     commands: Vec<Invocation>,
 }
+
+/// The time that packages bear which are only tried: tests need no commit.
+const TRIED: &str = "1767225600";
 
 /// What runs nowhere but on a Mac.
 const NEEDS_A_MAC: &str = "anything on Apple hardware (it needs a Mac)";
@@ -111,7 +117,10 @@ impl Test {
         }
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let lint = !self.no_lint && !part;
-        let lints = if lint { lints(&built, suite) } else { Vec::new() };
+        let mut lints = if lint { lints(&built, suite) } else { Vec::new() };
+        if lint && suite == Suite::All {
+            lints.push(self.packages(&built));
+        }
         let tests = if suite == Suite::Python { Vec::new() } else { self.commands(&built)? };
         let pytest = (suite != Suite::Rust).then(|| self.pytest(&built));
         if self.selection.dry_run {
@@ -152,6 +161,9 @@ impl Test {
         if suite != Suite::Rust && self.tier == Tier::Quick {
             println!("not run: the Python package's longer tests (--tier full)");
         }
+        if self.tier != Tier::Release {
+            println!("not run: a release made twice and compared (--tier release)");
+        }
         if built.rust.host != rust::APPLE {
             println!("not run: {NEEDS_A_MAC}");
         }
@@ -183,11 +195,30 @@ impl Test {
         self.suite.unwrap_or(default)
     }
 
+    /// The packages of this machine, made from the stage and used where they are installed.
+    fn packages(&self, built: &Built) -> Lint {
+        let root = &built.workspace.root;
+        let mut package = cargo(root)
+            .args(["xtask", "package", "--preset", &self.selection.preset])
+            .args(self.selection.define.iter().flat_map(|define| ["-D", define]))
+            .arg("--out")
+            .arg(built.workspace.state().join("tried"))
+            .env("SOURCE_DATE_EPOCH", TRIED);
+        if let Some(own) = Target::of_triple(&built.rust.host) {
+            package = package.args(["--target", own.name]);
+        }
+        let package = match self.tier {
+            Tier::Release => package.args(["--verify", "--try", "full"]),
+            Tier::Quick | Tier::Full => package.args(["--try", "quick"]),
+        };
+        Lint { name: "packages, installed and used", commands: vec![package] }
+    }
+
     /// Two processes: exporting is the work of one core.
     fn pytest(&self, built: &Built) -> Invocation {
         let tier = match self.tier {
             Tier::Quick => "quick",
-            Tier::Full => "full",
+            Tier::Full | Tier::Release => "full",
         };
         let pytest = export::python(&built.workspace, &built.python, &built.stage.library())
             .cwd(built.workspace.root.join("python"))
@@ -299,6 +330,7 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
         for (name, target, command) in [
             ("clippy for aarch64-apple-darwin", rust::APPLE, clippy()),
             ("clippy for x86_64-apple-darwin", "x86_64-apple-darwin", library()),
+            ("clippy for aarch64-apple-ios", "aarch64-apple-ios", library()),
         ] {
             let mut commands = Vec::new();
             if rust::target_library(&built.workspace, target).is_none() {
@@ -309,6 +341,10 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
             // A dependency compiles a few lines of Objective-C, which gcc cannot.
             if let Some(clang) = shader_clang(built) {
                 command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
+                // Where no SDK is named, Xcode is asked for one; those lines include nothing.
+                if std::env::var_os("SDKROOT").is_none() {
+                    command = command.env("SDKROOT", "/usr");
+                }
             }
             commands.push(command);
             lints.push(Lint { name, commands });

@@ -29,7 +29,7 @@ impl Executorch {
     /// There is none like that.
     pub fn new(preset: &Preset, workspace: &Workspace, venv: &Venv, lock: &Lock) -> Result<Self> {
         match preset.executorch.from.value {
-            From::Sdk => Sdk::new(preset, venv, lock).map(Self::Sdk),
+            From::Sdk => Sdk::new(preset, workspace, venv, lock).map(Self::Sdk),
             From::Source | From::Git => Tree::new(preset, workspace).map(Self::Tree),
         }
     }

@@ -47,7 +47,7 @@ pub fn steps(
         venv.fetch_step(
             "Python packages for exporting",
             &lock("export")?,
-            vec![packages.join("ziglang/zig"), packages.join("lief/__init__.py")],
+            vec![packages.join("lief/__init__.py")],
         ),
     ];
     if cfg!(target_os = "linux") {

@@ -1,8 +1,13 @@
 //! `[package]`: what is made of a finished stage.
 
+use anyhow::{Context as _, Result};
+
+use super::origin::Sourced;
 use super::schema::{Key, Table};
 use super::settings::Settings;
 use super::value::Kind;
+use crate::package::size::{self, Budgets};
+use crate::package::target::Target;
 
 /// The table's keys.
 pub static TABLE: Table = Table {
@@ -17,6 +22,27 @@ pub static TABLE: Table = Table {
             name: "strip",
             kind: Kind::Bool,
             doc: "whether the libraries in the stage lose debug information and local symbols",
+        },
+        Key {
+            name: "targets",
+            kind: Kind::List,
+            doc: "what `cargo xtask package` makes packages for, as linux-x86_64 and macos-arm64; \
+                  the machine itself where it is not set",
+        },
+        Key {
+            name: "archive_budget",
+            kind: Kind::Text,
+            doc: "how large the archive of a release may be, as in \"12MB\"",
+        },
+        Key {
+            name: "wheel_budget",
+            kind: Kind::Text,
+            doc: "how large the wheel of a release may be",
+        },
+        Key {
+            name: "library_budget",
+            kind: Kind::Text,
+            doc: "how large libetmetal may be in a release",
         },
     ],
     any_other: None,
@@ -51,6 +77,9 @@ pub struct Package {
     pub archive: Option<Archive>,
     /// Whether the libraries in the stage lose debug information and local symbols.
     pub strip: bool,
+    targets: Vec<String>,
+    /// `archive_budget`, `wheel_budget`, `library_budget`.
+    limits: [Option<Sourced<String>>; 3],
 }
 
 impl Package {
@@ -62,6 +91,39 @@ impl Package {
             "zip" => Some(Archive::Zip),
             _ => None,
         });
-        Self { archive, strip: settings.flag("package.strip") }
+        let limit = |name: &str| settings.text(&format!("package.{name}"));
+        Self {
+            archive,
+            strip: settings.flag("package.strip"),
+            targets: settings.list("package.targets"),
+            limits: ["archive_budget", "wheel_budget", "library_budget"].map(limit),
+        }
+    }
+
+    /// What releases are made for on a machine of the triple `machine`.
+    ///
+    /// # Errors
+    /// There are no packages for one of them, or for the machine.
+    pub fn targets(&self, machine: &str) -> Result<Vec<&'static Target>> {
+        if !self.targets.is_empty() {
+            return self.targets.iter().map(|name| Target::named(name)).collect();
+        }
+        let own = Target::of_triple(machine);
+        Ok(vec![own.with_context(|| format!("there are no packages for {machine}"))?])
+    }
+
+    /// What a release may weigh.
+    ///
+    /// # Errors
+    /// A budget is no size.
+    pub fn budgets(&self) -> Result<Budgets> {
+        let read = |limit: &Option<Sourced<String>>| {
+            let limit = limit.as_ref();
+            limit
+                .map(|set| size::parse(&set.value).with_context(|| set.origin.to_string()))
+                .transpose()
+        };
+        let [archive, wheel, library] = &self.limits;
+        Ok(Budgets { archive: read(archive)?, wheel: read(wheel)?, library: read(library)? })
     }
 }

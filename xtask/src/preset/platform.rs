@@ -68,10 +68,15 @@ pub fn check(
     if let Some(set) = settings.text("build.target") {
         if let Err(what) = check_triple(&set.value) {
             faults.push(Fault::at(&set.origin, format_args!("`build.target`: {what}")));
-        } else if is_ios(target) && host != "macos" {
+        } else if is_ios(target)
+            && host != "macos"
+            && from.is_some_and(|from| from.value != From::Sdk)
+        {
             faults.push(
-                Fault::at(&set.origin, format_args!("{target} cannot be built on {host}"))
-                    .help("iOS builds need Xcode, so a Mac"),
+                Fault::at(&set.origin, format_args!("{target} cannot be built on {host}")).help(
+                    "ExecuTorch's sources need Xcode, so a Mac; with `executorch.from = \
+                         \"sdk\"`, libetmetal alone is built anywhere",
+                ),
             );
         }
     }
@@ -94,7 +99,8 @@ pub fn check(
 /// Why the SDK of `host` has nothing for `target`.
 fn no_sdk(host: &str, target: &str) -> Option<String> {
     let matches = match target {
-        "aarch64-apple-darwin" => host == "macos",
+        // iOS takes the headers, and links with the application's own ExecuTorch.
+        "aarch64-apple-darwin" | "aarch64-apple-ios" | "aarch64-apple-ios-sim" => true,
         "x86_64-unknown-linux-gnu" | "aarch64-unknown-linux-gnu" => host == "linux",
         _ => return Some(format!("there is none for {target}")),
     };
@@ -177,11 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn the_sdk_serves_the_machine_that_it_is_installed_on() {
+    fn the_sdk_serves_its_machine_and_apple_systems() {
         assert_eq!(no_sdk("linux", "x86_64-unknown-linux-gnu"), None);
         assert_eq!(no_sdk("macos", "aarch64-apple-darwin"), None);
-        assert!(no_sdk("linux", "aarch64-apple-darwin").is_some());
-        assert!(no_sdk("macos", "aarch64-apple-ios").is_some());
+        assert_eq!(no_sdk("linux", "aarch64-apple-darwin"), None);
+        assert_eq!(no_sdk("macos", "aarch64-apple-ios"), None);
+        assert!(no_sdk("macos", "x86_64-unknown-linux-gnu").is_some());
         assert!(no_sdk("macos", "x86_64-apple-darwin").is_some());
     }
 }

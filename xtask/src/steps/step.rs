@@ -101,6 +101,10 @@ pub enum Action {
     Copy(PathBuf, PathBuf),
     /// Write a text file.
     Write(PathBuf, String),
+    /// Write a text file that can be run.
+    WriteProgram(PathBuf, String),
+    /// Write a stand-in for Apple's SDK into a folder.
+    AppleSdk(PathBuf),
     /// Write the list of what libetmetal exports.
     Exports(ExportList),
     /// Audit a stage; the step fails if it would not load.
@@ -145,6 +149,8 @@ impl Action {
                 .with_context(|| format!("cannot copy {} to {}", from.display(), to.display())),
             Action::Write(path, text) => std::fs::write(path, text)
                 .with_context(|| format!("cannot write {}", path.display())),
+            Action::WriteProgram(path, text) => write_program(path, text),
+            Action::AppleSdk(folder) => crate::apple_sdk::write(folder),
             Action::Install(from, to) => super::install::install(from, to),
             Action::Exports(list) => list.write(),
             Action::Audit(audit) => audit.perform(on_line),
@@ -170,6 +176,13 @@ fn fetch(invocation: &Invocation, on_line: &mut dyn FnMut(&str) -> Result<()>) -
         on_line(&format!("failed ({status}); trying again in {wait} s"))?;
         std::thread::sleep(std::time::Duration::from_secs(wait));
     }
+}
+
+fn write_program(path: &Path, text: &str) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, text)
+        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn remove(path: &Path) -> Result<()> {
@@ -217,6 +230,11 @@ impl fmt::Display for Action {
             Action::Write(path, text) => {
                 write!(f, "printf %s {} > {}", quote(text.as_ref()), q(path))
             }
+            Action::WriteProgram(path, text) => {
+                let path = q(path);
+                write!(f, "printf %s {} > {path} && chmod 755 {path}", quote(text.as_ref()))
+            }
+            Action::AppleSdk(folder) => write!(f, "cargo xtask symbols --sdk {}", q(folder)),
             Action::Install(from, to) => {
                 let (from, to) = (q(from), q(to));
                 write!(f, "mkdir -p {to} && cp -RP {from}/. {to}/")

@@ -18,7 +18,19 @@ pub fn target_library(workspace: &Workspace, triple: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-fn rustc(workspace: &Workspace) -> Invocation {
+/// The linker for Mach-O that the toolchain brings along, if it does.
+pub fn mach_o_linker(workspace: &Workspace) -> Option<PathBuf> {
+    let sysroot = match beside_cargo() {
+        Some(rustc) => rustc.parent()?.parent()?.to_owned(),
+        None => PathBuf::from(rustc(workspace).args(["--print", "sysroot"]).read().ok()?.trim()),
+    };
+    let triple = crate::preset::machine::triple();
+    let linker = sysroot.join("lib/rustlib").join(triple).join("bin/gcc-ld/ld64.lld");
+    linker.is_file().then_some(linker)
+}
+
+/// The compiler that cargo uses in the repository, to be run.
+pub fn rustc(workspace: &Workspace) -> Invocation {
     let program = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     Invocation::new(program).cwd(&workspace.root)
 }

@@ -28,6 +28,15 @@ impl Lock {
         Ok(Self { name, path, text })
     }
 
+    /// The lines of `package`: its version and the hashes of its wheels.
+    pub fn requirement(&self, package: &str) -> Option<String> {
+        let begins = format!("{package}==");
+        let mut lines = self.text.lines().skip_while(|line| !line.starts_with(&begins));
+        let first = lines.next()?;
+        let hashes = lines.take_while(|line| line.starts_with(' '));
+        Some([first].into_iter().chain(hashes).map(|line| format!("{line}\n")).collect())
+    }
+
     /// The version that `package` is pinned to, where it is.
     pub fn version_of(&self, package: &str) -> Option<&str> {
         self.text.lines().find_map(|line| {
@@ -50,6 +59,9 @@ mod tests {
         let lock = |name| Lock::load(&workspace, name).unwrap();
         assert_eq!(lock("sdk").version_of("executorch"), Some("1.5.1"));
         assert_eq!(lock("sdk").version_of("execu"), None);
+        let one = lock("sdk").requirement("executorch").unwrap();
+        assert!(one.starts_with("executorch==1.5.1 ") && !one.contains("ninja"), "{one}");
+        assert!(one.lines().count() > 5 && !one.trim_end().ends_with('\\'), "{one}");
         assert!(lock("bench").version_of("numpy").is_some());
         assert!(lock("zig").version_of("ziglang").is_some());
         for name in ["sdk", "bench", "zig", "torch", "export", "python-tests"] {

@@ -102,6 +102,16 @@ impl Venv {
         }
     }
 
+    /// Adds zig.
+    pub fn zig_step(&self, lock: &Lock) -> Step {
+        self.fetch_step("zig, for its clang", lock, vec![self.zig()])
+    }
+
+    /// The program that [`Venv::zig_step`] brings.
+    pub fn zig(&self) -> PathBuf {
+        self.site_packages().join("ziglang/zig")
+    }
+
     /// Adds the packages of another lock file, trying again what the network refuses: for large
     /// downloads.
     pub fn fetch_step(&self, name: &'static str, lock: &Lock, outputs: Vec<PathBuf>) -> Step {

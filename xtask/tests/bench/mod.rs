@@ -179,6 +179,8 @@ impl Bench {
             environment: &self.environment,
             cxx: &self.cxx,
             launcher: None,
+            toolchain: None,
+            lacks_target: false,
         }
     }
 

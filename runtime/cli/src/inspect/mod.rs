@@ -25,6 +25,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     dump_msl: Option<PathBuf>,
 
+    /// Print one line for each kernel: how the host device runs it (plain, fission row, fission
+    /// column, fibers), and for fibers why
+    #[arg(long, conflicts_with = "json")]
+    kernels: bool,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -47,6 +52,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         let text = serde_json::to_string_pretty(&contents)
             .map_err(|e| Error::Internal(format!("the contents are no JSON: {e}")))?;
         output::print(&text)?;
+    } else if arguments.kernels {
+        let style = Style::of(&std::io::stdout());
+        output::print(text::render_kernels(&contents, style).trim_end())?;
     } else {
         output::print(text::render(&contents, Style::of(&std::io::stdout())).trim_end())?;
     }

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use etmetal::Result;
 use etmetal::device::host::msl::{
-    Access, KernelInfo, LaunchMode, Module, Parameter, ParameterKind, Toolchain,
+    Access, Flavor, KernelInfo, LaunchMode, Module, Outcome, Parameter, ParameterKind, Shape,
+    Toolchain,
 };
 use serde::Serialize;
 
@@ -28,6 +29,11 @@ pub struct KernelContents {
     pub name: String,
     /// Whether the threads of a threadgroup wait for each other.
     pub synchronises: bool,
+    /// How the host device runs it: `plain`, `fission row`, `fission column` or `fibers`.
+    pub mode: &'static str,
+    /// Why it runs on fibers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_threads_per_threadgroup: Option<u32>,
     pub parameters: Vec<ParameterContents>,
@@ -71,16 +77,24 @@ impl<'a> ShaderContents<'a> {
 /// Analyses a source; needs a compiler, which resolves its macros. Nothing is compiled.
 fn kernels(source: &str) -> Result<Vec<KernelContents>> {
     static TOOLCHAIN: OnceLock<Result<Arc<Toolchain>>> = OnceLock::new();
-    let toolchain = TOOLCHAIN.get_or_init(|| Toolchain::find(false)).clone()?;
+    let toolchain = TOOLCHAIN.get_or_init(|| Toolchain::find(Flavor::Loops)).clone()?;
     let module = Module::parse(source, &toolchain)?;
     Ok(module.kernels().iter().map(KernelContents::of).collect())
 }
 
 impl KernelContents {
     fn of(kernel: &KernelInfo) -> Self {
+        let (mode, why) = match &kernel.fission {
+            Outcome::Whole => ("plain", None),
+            Outcome::Split(Shape::Rows) => ("fission row", None),
+            Outcome::Split(Shape::Columns) => ("fission column", None),
+            Outcome::Refused(why) => ("fibers", Some(why.clone())),
+        };
         Self {
             name: kernel.name.clone(),
             synchronises: kernel.mode == LaunchMode::Fibers,
+            mode,
+            why,
             max_threads_per_threadgroup: kernel.max_total_threads,
             parameters: kernel.parameters.iter().map(ParameterContents::of).collect(),
         }

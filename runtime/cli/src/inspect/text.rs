@@ -6,8 +6,32 @@ use super::contents::{
     BlobContents, Contents, DelegateContents, HashedBlob, MethodContents, ModelContents,
     SymbolContents,
 };
-use super::shaders::ShaderContents;
+use super::shaders::{KernelContents, ShaderContents};
 use crate::output::Style;
+
+/// One line for each kernel of each source: how the host device runs it, and why not better.
+pub fn render_kernels(contents: &Contents<'_>, style: Style) -> String {
+    let mut out = Indented { text: String::new(), style };
+    for method in &contents.methods {
+        let models = method.delegates.iter().filter_map(|d| d.model.as_ref());
+        for shader in models.flat_map(|m| &m.shaders) {
+            for kernel in &shader.kernels {
+                out.line(0, &format!("{} {} {}", method.name, shader.name, told(kernel)));
+            }
+            if let Some(problem) = &shader.problem {
+                let first = problem.lines().next().unwrap_or_default();
+                out.line(0, &format!("{} {}  {first}", method.name, shader.name));
+            }
+        }
+    }
+    out.text
+}
+
+/// A kernel's name and how the host device runs it.
+fn told(kernel: &KernelContents) -> String {
+    let why = kernel.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{}  {}{why}", kernel.name, kernel.mode)
+}
 
 /// The whole text.
 pub fn render(contents: &Contents<'_>, style: Style) -> String {
@@ -103,9 +127,8 @@ impl Indented {
         for kernel in &shader.kernels {
             let limit = kernel.max_threads_per_threadgroup;
             let limit = limit.map(|n| format!("  at most {n} threads in a threadgroup"));
-            let waits = if kernel.synchronises { "  synchronises" } else { "" };
-            let rest = format!("{}{waits}", limit.unwrap_or_default());
-            self.line(3, &format!("kernel {}{rest}", kernel.name));
+            let limit = limit.unwrap_or_default();
+            self.line(3, &format!("kernel {}{limit}", told(kernel)));
             for parameter in &kernel.parameters {
                 self.line(4, &parameter.text());
             }

@@ -427,7 +427,8 @@ mod tests {
 
     #[test]
     fn arguments_are_bound_inside_their_buffers() {
-        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false });
+        let device =
+            HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false, fission: true });
         let buffer = device.allocate(100).unwrap();
         let at = |offset| {
             Some(Argument::Buffer { buffer: buffer.clone(), offset, extent: None, dtype: None })

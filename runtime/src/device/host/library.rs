@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::LIMITS;
 use super::cache::{Cache, Once};
 use super::checked::Checks;
-use super::msl::{Module, Toolchain};
+use super::msl::{Flavor, Module, Toolchain};
 use super::parallel::parallel_map;
 use super::pipeline::HostPipeline;
 use crate::Result;
@@ -26,16 +26,16 @@ const FEW_KERNELS: usize = 8;
 /// The libraries of one device.
 #[derive(Debug)]
 pub struct Libraries {
-    checked: bool,
+    flavor: Flavor,
     toolchain: Once<Arc<Toolchain>>,
     libraries: Cache<Arc<HostLibrary>>,
 }
 
 impl Libraries {
-    /// No libraries yet. With `checked`, those to come are for the checked mode.
-    pub fn new(checked: bool) -> Libraries {
+    /// No libraries yet. The kernels of those to come are compiled as `flavor` says.
+    pub fn new(flavor: Flavor) -> Libraries {
         let libraries = Cache::new(MOST_LIBRARIES);
-        Libraries { checked, toolchain: Once::default(), libraries }
+        Libraries { flavor, toolchain: Once::default(), libraries }
     }
 
     /// The library of `source`. Its kernels are compiled later.
@@ -44,8 +44,11 @@ impl Libraries {
     /// There is no compiler, or the source does not get through its preprocessor.
     pub fn get(&self, source: &str) -> Result<Arc<HostLibrary>> {
         self.libraries.get(Sha256::digest(source).into(), || {
-            let toolchain = self.toolchain.get(|| Toolchain::find(self.checked))?;
-            Ok(Arc::new(HostLibrary::new(Module::parse(source, &toolchain)?, self.checked)))
+            let toolchain = self.toolchain.get(|| Toolchain::find(self.flavor))?;
+            Ok(Arc::new(HostLibrary::new(
+                Module::parse(source, &toolchain)?,
+                self.flavor == Flavor::Checked,
+            )))
         })
     }
 
@@ -181,7 +184,7 @@ kernel void greedy(device float* out [[buffer(0)]], uint at [[thread_position_in
 "#;
 
     fn device(threads: usize) -> HostDevice {
-        HostDevice::new(Options { threads, pool_bytes: 1 << 28, checked: false })
+        HostDevice::new(Options { threads, pool_bytes: 1 << 28, checked: false, fission: true })
     }
 
     fn kernel(device: &HostDevice, name: &str) -> Arc<dyn Pipeline> {

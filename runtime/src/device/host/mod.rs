@@ -77,7 +77,7 @@ impl HostDevice {
     /// A device of its own, with its own pool and threads.
     pub fn new(options: Options) -> HostDevice {
         HostDevice {
-            libraries: library::Libraries::new(options.checked),
+            libraries: library::Libraries::new(options.flavor()),
             inner: Arc::new(Inner {
                 pool: Arc::new(pool::Pool::new(options.pool_bytes)),
                 threads: threads::Threads::new(options.threads),

@@ -1,5 +1,6 @@
 //! What can be set about the host device.
 
+use super::msl::Flavor;
 use super::{pool, threads};
 use crate::Result;
 use crate::error::err;
@@ -14,6 +15,8 @@ pub struct Options {
     /// Whether kernels run in the checked mode: each load and store is looked at, and one that
     /// must not be is an error (see [`super::checked`]).
     pub checked: bool,
+    /// Whether kernels that synchronise run as loops where they can (else on fibers).
+    pub fission: bool,
 }
 
 impl Default for Options {
@@ -23,6 +26,7 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             pool_bytes: pool::Pool::default_bound(),
             checked: false,
+            fission: true,
         }
     }
 }
@@ -30,7 +34,7 @@ impl Default for Options {
 impl Options {
     /// The defaults, with what the environment says: `ETMETAL_THREADS`, a number of threads;
     /// `ETMETAL_POOL_BYTES`, a number of bytes, with `K`, `M` or `G` for powers of 1024;
-    /// `ETMETAL_CHECKED`, `1` or `0`.
+    /// `ETMETAL_CHECKED`, `1` or `0`; `ETMETAL_FISSION`, `on` or `off`.
     ///
     /// # Errors
     /// A variable is set to something else.
@@ -72,7 +76,29 @@ impl Options {
                 }
             };
         }
+        if let Some(text) = set("ETMETAL_FISSION") {
+            options.fission = match text.trim() {
+                "on" => true,
+                "off" => false,
+                _ => {
+                    return Err(err!(
+                        InvalidArgument,
+                        "ETMETAL_FISSION={text:?}: give off to run the threads of all kernels that \
+                         synchronise on fibers, or on"
+                    ));
+                }
+            };
+        }
         Ok(options)
+    }
+
+    /// How kernels are compiled for such a device.
+    pub(super) fn flavor(&self) -> Flavor {
+        match self {
+            Options { checked: true, .. } => Flavor::Checked,
+            Options { fission: true, .. } => Flavor::Loops,
+            Options { .. } => Flavor::Fibers,
+        }
     }
 }
 
@@ -101,6 +127,8 @@ mod tests {
         assert_eq!(with("ETMETAL_THREADS", " 3 ").unwrap().threads, 3);
         assert!(with("ETMETAL_CHECKED", "1").unwrap().checked);
         assert!(!with("ETMETAL_CHECKED", "0").unwrap().checked);
+        assert!(with("ETMETAL_FISSION", "on").unwrap().fission);
+        assert!(!with("ETMETAL_FISSION", "off").unwrap().fission);
         for (text, bytes) in
             [("0", 0), ("123", 123), ("4k", 4096), ("2 M", 2 << 20), ("1G", 1 << 30)]
         {
@@ -119,6 +147,7 @@ mod tests {
             ("ETMETAL_POOL_BYTES", "99999999999999G"),
             ("ETMETAL_POOL_BYTES", "é"),
             ("ETMETAL_CHECKED", "yes"),
+            ("ETMETAL_FISSION", "0"),
         ] {
             let error = with(name, value).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

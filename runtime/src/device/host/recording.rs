@@ -322,7 +322,7 @@ mod tests {
     use crate::device::{CommandBuffer, Device, Grid, PoolStats};
 
     fn device() -> HostDevice {
-        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 28, checked: false })
+        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 28, checked: false, fission: true })
     }
 
     fn zeroed(device: &HostDevice, words: usize) -> BufferRef {

@@ -44,6 +44,11 @@ impl Bench {
         format!("device: {} ({} threads)\npeer: {peer}", self.host.name(), self.most)
     }
 
+    /// Whether the peer has PyTorch.
+    pub fn has_pytorch(&self) -> bool {
+        self.peers.values().any(|peer| peer.describe().starts_with("PyTorch"))
+    }
+
     pub fn device(&self) -> Arc<dyn Device> {
         self.host.clone()
     }
@@ -60,6 +65,36 @@ impl Bench {
             unsafe { *tensor.as_ptr().cast::<f32>().add(i) = (i % 251) as f32 / 251.0 - 0.5 };
         }
         Ok(tensor)
+    }
+
+    /// A tensor of `count` elements, 32-bit or bfloat16, with the numbers that the peer makes for
+    /// the same case: 1/251 to 1, over and over.
+    pub fn numbered(&self, dtype: DType, count: usize) -> Result<Tensor> {
+        let tensor = Tensor::empty(&self.device(), dtype, Layout::contiguous(&[count as i64])?)?;
+        let number = |i: usize| (i % 251 + 1) as f32 / 251.0;
+        for i in 0..count {
+            // SAFETY: the tensor has `count` elements of that type and no work uses it yet.
+            unsafe {
+                match dtype {
+                    DType::Bf16 => {
+                        let bits = number(i).to_bits();
+                        let rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+                        *tensor.as_ptr().cast::<u16>().add(i) = rounded as u16;
+                    }
+                    _ => *tensor.as_ptr().cast::<f32>().add(i) = number(i),
+                }
+            }
+        }
+        Ok(tensor)
+    }
+
+    /// So many values of the result of the last case of the peer with `threads` threads, at even
+    /// distances.
+    pub fn samples(&mut self, threads: usize, count: usize) -> Result<Vec<f64>> {
+        match self.peers.get_mut(&threads) {
+            Some(peer) => peer.samples(count),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The best time of `ours` on `threads` threads.

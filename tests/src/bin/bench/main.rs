@@ -6,6 +6,7 @@
 
 mod bench;
 mod clock;
+mod host;
 mod peer;
 mod rows;
 mod table;
@@ -23,18 +24,24 @@ const LOAD_ONCE: &str = "--load-once";
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] | ["--suite", "runtime"] => measure(""),
-        ["--suite", "runtime", "--filter", filter] => measure(filter),
-        [LOAD_ONCE] => rows::load::once(),
+        [] => measure("runtime", ""),
+        ["--suite", suite] => measure(suite, ""),
+        ["--suite", suite, "--filter", filter] => measure(suite, filter),
+        [LOAD_ONCE, fixture] => rows::load::once(fixture),
         _ => bail!(
-            "unknown arguments {arguments:?}: the suite there is, is `--suite runtime`, and \
-             `--filter TEXT` chooses rows of it"
+            "unknown arguments {arguments:?}: there are `--suite runtime`, `--suite host`, and \
+             `--filter TEXT`, which chooses rows"
         ),
     }
 }
 
-/// Measures the rows whose names contain `filter`, and prints them as they come.
-fn measure(filter: &str) -> Result<()> {
+/// Measures the rows of `suite` whose names contain `filter`, and prints them as they come.
+fn measure(suite: &str, filter: &str) -> Result<()> {
+    let rows = match suite {
+        "runtime" => rows::all,
+        "host" => host::all,
+        _ => bail!("there is no suite {suite:?}; there are `runtime` and `host`"),
+    };
     if std::env::var_os("ETMETAL_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // SAFETY: this program has no other thread yet.
@@ -42,13 +49,19 @@ fn measure(filter: &str) -> Result<()> {
     }
     let mut bench = Bench::new()?;
     println!("{}", bench.describe());
+    if suite == "host" && !bench.has_pytorch() {
+        bail!("the suite `host` needs a Python with PyTorch: name it with `--python FILE`");
+    }
     table::print_header();
-    for row in rows::all(bench.threads()) {
+    let mut summary = table::Summary::default();
+    for row in rows(bench.threads()) {
         if row.name.contains(filter) {
             for measured in (row.measure)(&mut bench)? {
                 table::print(&measured);
+                summary.add(&measured);
             }
         }
     }
+    println!("{summary}");
     Ok(())
 }

@@ -5,6 +5,7 @@ Reads requests from standard input, one a line, and answers each with one line:
     about           ok PyTorch 2.13.0
     prepare CASE    ok PyTorch      (who carries the case out)
     time REPEATS    ok 0.0123       (seconds of so many runs of the case)
+    samples COUNT   ok 0.1 0.2      (so many values of its result, at even distances)
 
 Usage: peer.py THREADS
 """
@@ -205,6 +206,90 @@ def tiny_llama():
     return run
 
 
+def numbered(count, dtype):
+    """1/251 to 1, over and over."""
+    numbers = (np.arange(count) % 251 + 1).astype(np.float32) / np.float32(251)
+    return torch.from_numpy(numbers).to({"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
+
+
+def host_reduction(name):
+    """A reduction of a matrix, into a tensor that is there already where PyTorch can do that."""
+    aten = torch.ops.aten
+
+    def prepare(dtype, rows, columns, dim):
+        rows, columns, dim = int(rows), int(columns), int(dim)
+        x = numbered(rows * columns, dtype).view(rows, columns)
+        size = x.size(dim)
+        w, shape = numbered(size, dtype), [size]
+        kept = torch.empty(x.numel() // size, dtype=torch.int64 if name == "argmax" else x.dtype)
+        like = torch.empty_like(x)
+        return {
+            "softmax": lambda: aten._softmax.out(x, dim, False, out=like),
+            "layernorm": lambda: F.layer_norm(x, shape, w, w, 1e-5),
+            "rms_norm": lambda: F.rms_norm(x, shape, w, 1e-5),
+            "sum": lambda: torch.sum(x, dim, out=kept),
+            "mean": lambda: torch.mean(x, dim, out=kept),
+            "max": lambda: torch.amax(x, dim, out=kept),
+            "var": lambda: torch.var(x, dim, out=kept),
+            "argmax": lambda: torch.argmax(x, dim, out=kept),
+        }[name]
+
+    return prepare
+
+
+def host_elementwise(name):
+    """An elementwise operator, into a tensor that is there already."""
+    aten = torch.ops.aten
+
+    def prepare(dtype, count):
+        count = int(count)
+        x, out = numbered(count, dtype), torch.empty(count, dtype=numbered(1, dtype).dtype)
+        square, to = x.view(4096, -1), out.view(4096, -1)
+        bias, heads = numbered(4096, dtype), x.view(1, 16, -1, 64).transpose(1, 2)
+        permuted = out.view(heads.shape)
+        return {
+            "gelu": lambda: aten.gelu.out(x, out=out),
+            "tanh": lambda: torch.tanh(x, out=out),
+            "silu": lambda: aten.silu.out(x, out=out),
+            "exp": lambda: torch.exp(x, out=out),
+            "log": lambda: torch.log(x, out=out),
+            "sin": lambda: torch.sin(x, out=out),
+            "add_relu": lambda: torch.relu_(torch.add(x, x, out=out)),
+            "bias": lambda: torch.add(square, bias, out=to),
+            "permute": lambda: permuted.copy_(heads),
+            "transpose_add": lambda: torch.add(square.t(), square, out=to),
+        }[name]
+
+    return prepare
+
+
+if torch:
+    for each in ["softmax", "layernorm", "rms_norm", "sum", "mean", "max", "var", "argmax"]:
+        CASES[f"host_{each}"] = host_reduction(each)
+    for each in ["gelu", "tanh", "silu", "exp", "log", "sin"]:
+        CASES[f"host_{each}"] = host_elementwise(each)
+    for each in ["add_relu", "bias", "permute", "transpose_add"]:
+        CASES[f"host_{each}"] = host_elementwise(each)
+
+
+@case
+def cnn():
+    """The network of the fixture `cnn`, with other weights."""
+    x = random(2, 3, 32, 32)
+    first, depthwise = random(16, 3, 3, 3), random(16, 1, 3, 3)
+    pointwise, bias = random(32, 16, 1, 1), random(32)
+    mean, variance, last = random(16), random(16) + 1, random(10, 32)
+
+    def run():
+        y = F.conv2d(x, first, padding=1)
+        y = F.max_pool2d(F.relu6(F.batch_norm(y, mean, variance)), 2)
+        y = F.conv2d(y, depthwise, stride=2, padding=1, groups=16)
+        y = F.conv2d(F.hardswish(F.batch_norm(y, mean, variance)), pointwise, bias)
+        return F.linear(F.adaptive_avg_pool2d(y, 1).flatten(1), last, last[:, 0])
+
+    return run
+
+
 def main():
     if torch:
         torch.set_num_threads(THREADS)
@@ -217,7 +302,8 @@ def main():
             if request == "about":
                 answer = about
             elif request == "prepare":
-                work = CASES[argument]()
+                name, *words = argument.split()
+                work = CASES[name](*words)
                 answer = getattr(work, "by", "PyTorch" if torch else "numpy")
             elif request == "time":
                 repeats = int(argument)
@@ -225,6 +311,10 @@ def main():
                 for _ in range(repeats):
                     work()
                 answer = time.perf_counter() - start
+            elif request == "samples":
+                result = work().flatten()
+                step = -(-result.numel() // int(argument))
+                answer = " ".join(str(value) for value in result[::step].tolist())
             else:
                 raise ValueError("no such request")
             print("ok", answer, flush=True)

@@ -28,6 +28,9 @@ impl Peer {
             .args(["-c", PROGRAM, &threads.to_string()])
             .env("OPENBLAS_NUM_THREADS", threads.to_string())
             .env("OMP_NUM_THREADS", threads.to_string())
+            // Memory that a result has left is used again, as our pool does: no new pages.
+            .env("MALLOC_MMAP_THRESHOLD_", "1073741824")
+            .env("MALLOC_TRIM_THRESHOLD_", "8589934592")
             // Overrides for broken old releases; they slow a current one.
             .env_remove("OPENBLAS_CORETYPE")
             .env_remove("OPENBLAS_L2_SIZE")
@@ -51,6 +54,12 @@ impl Peer {
     /// Makes a case ready; gives the name of the library that carries it out.
     pub fn prepare(&mut self, case: &str) -> Result<String> {
         self.ask(&format!("prepare {case}"))
+    }
+
+    /// So many values of the last case's result, at even distances.
+    pub fn samples(&mut self, count: usize) -> Result<Vec<f64>> {
+        let values = self.ask(&format!("samples {count}"))?;
+        values.split(' ').map(|value| Ok(value.parse()?)).collect()
     }
 
     fn ask(&mut self, request: &str) -> Result<String> {

@@ -69,3 +69,28 @@ pub fn print(row: &Row) {
         if row.ratio < row.target { "  missed" } else { "" }
     );
 }
+
+/// All rows in one.
+#[derive(Default)]
+pub struct Summary {
+    rows: u32,
+    missed: u32,
+    logarithms: f64,
+}
+
+impl Summary {
+    /// Takes a row into account.
+    pub fn add(&mut self, row: &Row) {
+        self.rows += 1;
+        self.missed += u32::from(row.ratio < row.target);
+        self.logarithms += row.ratio.ln();
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mean = (self.logarithms / f64::from(self.rows.max(1))).exp();
+        let Summary { rows, missed, .. } = self;
+        write!(f, "{rows} rows, {missed} below their targets, geometric mean {mean:.2}x")
+    }
+}

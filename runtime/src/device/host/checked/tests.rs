@@ -9,8 +9,9 @@ use crate::device::{Argument, BufferRef, Device as _, Dispatch, Grid};
 /// A device of the checked mode.
 fn device() -> &'static HostDevice {
     static DEVICE: OnceLock<HostDevice> = OnceLock::new();
-    DEVICE
-        .get_or_init(|| HostDevice::new(Options { threads: 2, pool_bytes: 1 << 24, checked: true }))
+    DEVICE.get_or_init(|| {
+        HostDevice::new(Options { threads: 2, pool_bytes: 1 << 24, checked: true, fission: true })
+    })
 }
 
 /// One call of the kernel `k`.

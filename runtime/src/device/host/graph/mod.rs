@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn executables_run_in_order_with_other_commands() {
-        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false });
+        let device =
+            HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false, fission: true });
         let operand = operand(&device);
         let executable = Lowered::new(key(), Increment { panics: false });
         let mut commands = device.command_buffer().unwrap();
@@ -207,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_failure_stops_the_commands_and_is_told_by_wait() {
-        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false });
+        let device =
+            HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false, fission: true });
         let operand = operand(&device);
         let mut commands = device.command_buffer().unwrap();
         let bad = Lowered::new(key(), Increment { panics: true });
@@ -224,7 +226,8 @@ mod tests {
 
     #[test]
     fn operands_must_match_the_key_and_their_buffers() {
-        let device = HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false });
+        let device =
+            HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false, fission: true });
         let good = operand(&device);
         let executable = Lowered::new(key(), Increment { panics: false });
         let mut commands = device.command_buffer().unwrap();

@@ -9,6 +9,7 @@ use std::process::Command;
 use super::cache::{Scratch, create_private, file_identity, key};
 use super::diagnostics::{self, Diagnostic};
 use super::emit::{ENTRY_NAME, translation_unit};
+use super::fission::Fission;
 use super::kernels::KernelInfo;
 use super::rewrite::{Rewritten, SOURCE_NAME};
 use super::toolchain::Toolchain;
@@ -35,19 +36,20 @@ pub(crate) fn preprocess(source: &str, toolchain: &Toolchain) -> Result<String> 
     Ok(super::rewrite::normalise_markers(&output.stdout))
 }
 
-/// Compiles one kernel into a library at `target`.
+/// Compiles one kernel into a library at `target`; with `fission`, as loops.
 ///
 /// # Errors
 /// [`Error::ShaderCompile`] with MSL lines.
 pub(crate) fn compile(
     source: &str,
     shader: &Rewritten,
+    fission: Option<&Fission>,
     kernel: &KernelInfo,
     toolchain: &Toolchain,
     target: &Path,
 ) -> Result<()> {
     let headers = Headers::write(toolchain)?;
-    let unit = translation_unit(&shader.text, kernel);
+    let unit = translation_unit(&shader.text, kernel, fission);
     if let Some(precompiled) = headers.precompiled(toolchain) {
         let mut command = toolchain.command();
         command.args(toolchain.compile_flags()).arg("-shared");
@@ -289,7 +291,8 @@ pub(crate) fn load(path: &Path, mode: LaunchMode) -> Result<Native> {
              threadgroup has {MAX_THREADGROUP_MEMORY}"
         ));
     }
-    Ok(Native { entry, mode, static_threadgroup_memory, library, file: None })
+    let loops = library.symbol(c"runs_as_loops").is_ok();
+    Ok(Native { entry, mode, loops, static_threadgroup_memory, library, file: None })
 }
 
 /// A loaded shared library, closed on drop.

@@ -1,29 +1,43 @@
 //! The entry of one kernel: a call of its function with each parameter bound.
 
 use super::LaunchMode;
+use super::fission::Fission;
 use super::kernels::KernelInfo;
 use super::parameters::ParameterKind;
 
 /// The file name of the entry in the compiler's messages.
 pub(crate) const ENTRY_NAME: &str = "entry";
 
+/// `sin` and `cos` of several numbers at once: too long for shaders that have neither.
+pub(crate) const VECTOR_MATH: &str = include_str!("include/vector_math.h");
+
 /// The translation unit behind our headers: the rewritten shader and the entry.
 ///
 /// All functions of the shader get internal linkage, so that clang compiles only what the kernel
 /// uses.
-pub(crate) fn translation_unit(shader: &str, kernel: &KernelInfo) -> String {
+/// With `fission`, a kernel that synchronises runs as loops where the launch is one that they are
+/// for.
+pub(crate) fn translation_unit(
+    shader: &str,
+    kernel: &KernelInfo,
+    fission: Option<&Fission>,
+) -> String {
     let bindings: String =
         kernel.parameters.iter().map(|p| format!(", {}", binding(&p.kind))).collect();
-    let entry = match kernel.mode {
-        LaunchMode::Plain => "MSL_PLAIN_ENTRY",
-        LaunchMode::Fibers => "MSL_FIBERS_ENTRY",
+    let (group, entry) = match (kernel.mode, fission) {
+        (LaunchMode::Plain, _) => ("", "MSL_PLAIN_ENTRY(".to_owned()),
+        (LaunchMode::Fibers, None) => ("", "MSL_FIBERS_ENTRY(".to_owned()),
+        (LaunchMode::Fibers, Some(fission)) => (&*fission.code, format!("{}, ", fission.entry)),
     };
+    let angles = ["sin", "cos"].iter().any(|name| shader.contains(name));
+    let vector_math = if angles { VECTOR_MATH } else { "" };
     format!(
         "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
          {shader}\n\
          #pragma clang attribute pop\n\
          #line 1 \"{ENTRY_NAME}\"\n\
-         {entry}((&{function}){bindings})\n",
+         {vector_math}\
+         {group}{entry}(&{function}){bindings})\n",
         function = kernel.function,
     )
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::toolchain::{Search, Toolchain};
+use super::toolchain::{Flavor, Search, Toolchain};
 use super::{ARENA_SIZE, Launch, LaunchMode, Module, Native};
 use crate::Result;
 
@@ -19,19 +19,26 @@ pub(crate) fn toolchain() -> &'static Arc<Toolchain> {
     toolchain
 }
 
+/// The same for kernels on fibers alone.
+pub(crate) fn fibers_toolchain() -> &'static Arc<Toolchain> {
+    static SHARED: OnceLock<Arc<Toolchain>> = OnceLock::new();
+    let cache = toolchain().cache().dir().unwrap();
+    SHARED.get_or_init(|| find(cache, Flavor::Fibers))
+}
+
 /// The system's compiler with another cache directory.
 pub(crate) fn toolchain_at(cache: &Path) -> Arc<Toolchain> {
-    find(cache, false)
+    find(cache, Flavor::Loops)
 }
 
 /// The same for the checked mode.
 pub(crate) fn checked_toolchain_at(cache: &Path) -> Arc<Toolchain> {
-    find(cache, true)
+    find(cache, Flavor::Checked)
 }
 
-fn find(cache: &Path, checked: bool) -> Arc<Toolchain> {
+fn find(cache: &Path, flavor: Flavor) -> Arc<Toolchain> {
     let search = Search { path: std::env::var_os("PATH"), ..Search::default() };
-    Toolchain::find_with(&search, cache, checked).unwrap()
+    Toolchain::find_with(&search, cache, flavor).unwrap()
 }
 
 /// A fiber arena of this thread.

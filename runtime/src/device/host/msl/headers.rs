@@ -18,10 +18,13 @@ const HEADERS: &[(&str, &str)] = &[
     ("races.h", include_str!("include/races.h")),
     ("fiber.h", include_str!("include/fiber.h")),
     ("threadgroup.h", include_str!("include/threadgroup.h")),
+    ("vector_math.h", include_str!("include/vector_math.h")),
+    ("split.h", include_str!("include/split.h")),
     ("launch.h", include_str!("include/launch.h")),
     ("checked.h", include_str!("include/checked.h")),
     ("simdgroup.h", include_str!("include/simdgroup.h")),
     ("simdgroup_matrix.h", include_str!("include/simdgroup_matrix.h")),
+    ("fission.h", include_str!("include/fission.h")),
     ("address_spaces.h", include_str!("include/address_spaces.h")),
 ];
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::LaunchMode;
 use super::declarations::{Declaration, kernel_declarations};
 use super::diagnostics::Diagnostic;
+use super::fission::Outcome;
 use super::lex::{Kind, Token, attribute_end, integer, join, matching, matching_angle, split};
 use super::parameters::{Parameter, ParameterKind, parameters};
 use super::waiting::synchronising_names;
@@ -28,6 +29,8 @@ pub struct KernelInfo {
     pub(crate) function: String,
     /// Line of its declaration.
     pub(crate) line: u32,
+    /// Whether it runs as loops over the threads of a threadgroup.
+    pub fission: Outcome,
 }
 
 /// What was found in one source.
@@ -110,6 +113,7 @@ fn collect(
             max_total_threads: attributes.max_total_threads.or(max_threads),
             function: format!("{qualified}{arguments}"),
             line: own.line,
+            fission: Outcome::Whole,
         });
         return Ok(());
     }
@@ -131,6 +135,7 @@ fn collect(
         max_total_threads: attributes.max_total_threads,
         function: qualified,
         line: own.line,
+        fission: Outcome::Whole,
     });
     Ok(())
 }

@@ -34,6 +34,7 @@ mod declarations;
 mod diagnostics;
 mod emit;
 mod fault;
+mod fission;
 #[cfg(test)]
 mod harness;
 mod headers;
@@ -43,6 +44,7 @@ mod module;
 mod parameters;
 mod places;
 mod rewrite;
+mod split_index;
 mod stored;
 mod strict;
 #[cfg(test)]
@@ -53,11 +55,12 @@ mod waiting;
 
 pub use cache::{cache_dir, private_folder};
 pub use fault::{Fault, FaultKind, Threadgroup};
+pub use fission::{Outcome, Shape};
 pub use kernels::KernelInfo;
 pub use module::{Module, Native, compile_all};
 pub use parameters::{Access, Parameter, ParameterKind};
 pub use places::Place;
-pub use toolchain::Toolchain;
+pub use toolchain::{Flavor, Toolchain};
 
 /// What an entry gets to know about one dispatch. Mirrored by `struct Launch` in `launch.h`.
 #[derive(Debug)]

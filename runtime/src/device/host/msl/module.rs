@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::cache;
 use super::compile;
 use super::diagnostics;
+use super::fission::{Fission, Outcome, split};
 use super::kernels::{KernelInfo, analyse};
 use super::lex::lex;
 use super::places::{self, Place};
 use super::rewrite::{Rewritten, rewrite};
 use super::stored;
 use super::strict;
-use super::toolchain::Toolchain;
+use super::toolchain::{Flavor, Toolchain};
 use super::{Entry, LaunchMode};
 use crate::Result;
 use crate::error::err;
@@ -27,7 +28,7 @@ pub struct Module {
     key: String,
     kernels: Vec<KernelInfo>,
     /// The C++ text; made when a kernel has to be compiled, since a warm cache needs none.
-    rewritten: OnceLock<Result<Rewritten>>,
+    translated: OnceLock<Result<Translated>>,
 }
 
 impl Module {
@@ -40,22 +41,25 @@ impl Module {
         let key = cache::key(&[toolchain.identity(), source.as_bytes()]);
         let name = format!("{key}.kernels");
         let stored = toolchain.cache().read_text(&name).and_then(|t| stored::read_kernels(&t));
-        let rewritten = OnceLock::new();
+        let translated = OnceLock::new();
         let mut kernels = match stored {
             Some(kernels) => kernels,
             None => {
-                let (kernels, text) = analyse_source(source, toolchain)?;
+                let (kernels, text) = translate(source, toolchain)?;
                 toolchain.cache().write_text(&name, &stored::write_kernels(&kernels));
-                _ = rewritten.set(Ok(text));
+                _ = translated.set(Ok(text));
                 kernels
             }
         };
         if toolchain.checked() {
             // Only on a fiber does a thread know which it is.
-            kernels.iter_mut().for_each(|kernel| kernel.mode = LaunchMode::Fibers);
+            for kernel in &mut kernels {
+                kernel.mode = LaunchMode::Fibers;
+                kernel.fission = Outcome::Refused("the checked mode".to_owned());
+            }
         }
         let toolchain = toolchain.clone();
-        Ok(Module { source: source.to_string(), toolchain, key, kernels, rewritten })
+        Ok(Module { source: source.to_string(), toolchain, key, kernels, translated })
     }
 
     /// Its kernels, in source order.
@@ -89,7 +93,7 @@ impl Module {
         span.rename("compile a kernel");
         let scratch = cache.scratch()?;
         let made = scratch.path().join("kernel.so");
-        compile::compile(&self.source, self.rewritten()?, info, &self.toolchain, &made)?;
+        self.compile_into(info, &made)?;
         match cache.keep_library(&key, &made) {
             Some((path, digest)) => {
                 let native = load(&path)?;
@@ -99,6 +103,20 @@ impl Module {
             // The file may go once it is loaded.
             None => load(&made),
         }
+    }
+
+    /// Compiles a kernel into a library: as loops if it can be, else for fibers.
+    fn compile_into(&self, info: &KernelInfo, target: &Path) -> Result<()> {
+        let translated = self.translated()?;
+        let compile = |fission| {
+            let shader = &translated.shader;
+            compile::compile(&self.source, shader, fission, info, &self.toolchain, target)
+        };
+        let index = self.kernels.iter().position(|k| k.name == info.name);
+        let fission = index.and_then(|i| translated.fissions.get(i)?.as_ref());
+        // A type that does not go with loops is left to fibers; so is a shader with errors, whose
+        // messages then speak of nothing but the shader.
+        if fission.is_some() && compile(fission).is_ok() { Ok(()) } else { compile(None) }
     }
 
     fn load(&self, path: &Path, mode: LaunchMode) -> Result<Native> {
@@ -115,31 +133,62 @@ impl Module {
     /// `None` if it is not of the shader, or was not compiled for the checked mode.
     pub fn place(&self, native: &Native, address: u32) -> Option<(Place, &str)> {
         let mut place = places::find(native.file.as_ref()?, address)?;
-        place.column = match self.rewritten() {
-            Ok(shader) if place.column > 0 => shader.source_column(place.line, place.column),
+        place.column = match self.translated() {
+            Ok(made) if place.column > 0 => made.shader.source_column(place.line, place.column),
             _ => 0,
         };
         let text = self.source.lines().nth(place.line as usize - 1)?;
         Some((place, text.trim()))
     }
 
-    fn rewritten(&self) -> Result<&Rewritten> {
+    fn translated(&self) -> Result<&Translated> {
         let made = self
-            .rewritten
-            .get_or_init(|| analyse_source(&self.source, &self.toolchain).map(|(_, text)| text));
+            .translated
+            .get_or_init(|| translate(&self.source, &self.toolchain).map(|(_, made)| made));
         made.as_ref().map_err(Clone::clone)
     }
 }
 
+/// A source as C++.
+#[derive(Debug)]
+struct Translated {
+    shader: Rewritten,
+    /// For each kernel its loops, if it runs as such.
+    fissions: Vec<Option<Fission>>,
+}
+
 /// Preprocesses, checks and rewrites a source.
-fn analyse_source(source: &str, toolchain: &Toolchain) -> Result<(Vec<KernelInfo>, Rewritten)> {
+fn translate(source: &str, toolchain: &Toolchain) -> Result<(Vec<KernelInfo>, Translated)> {
     let text = compile::preprocess(source, toolchain)?;
     let tokens = lex(&text).map_err(|d| diagnostics::error(source, &[d]))?;
     strict::check(&tokens).map_err(|list| diagnostics::error(source, &list))?;
     let analysis = analyse(&tokens).map_err(|list| diagnostics::error(source, &list))?;
     let left_out = strict::twins(&tokens);
-    let rewritten = rewrite(&text, &tokens, &analysis, left_out);
-    Ok((analysis.kernels, rewritten))
+    let shader = rewrite(&text, &tokens, &analysis, left_out);
+    let mut kernels = analysis.kernels;
+    let fissions = kernels.iter_mut().map(|k| fission(&shader.text, k, toolchain)).collect();
+    Ok((kernels, Translated { shader, fissions }))
+}
+
+/// The loops of a kernel that synchronises, if it runs as such; what became of it is noted there.
+fn fission(shader: &str, kernel: &mut KernelInfo, toolchain: &Toolchain) -> Option<Fission> {
+    if kernel.mode == LaunchMode::Plain {
+        return None;
+    }
+    if toolchain.flavor() != Flavor::Loops {
+        kernel.fission = Outcome::Refused("fission is switched off".to_owned());
+        return None;
+    }
+    match split(shader, kernel) {
+        Ok(fission) => {
+            kernel.fission = Outcome::Split(fission.shape);
+            Some(fission)
+        }
+        Err(why) => {
+            kernel.fission = Outcome::Refused(why.to_string());
+            None
+        }
+    }
 }
 
 /// One compiled kernel. Keeps its code loaded; dropping it unloads the code, so it must outlive
@@ -150,6 +199,8 @@ pub struct Native {
     pub entry: Entry,
     /// How to call it.
     pub mode: LaunchMode,
+    /// Whether it runs as loops over the threads of a threadgroup, where the launch allows it.
+    pub loops: bool,
     /// Bytes of threadgroup memory that the kernel declares itself.
     pub static_threadgroup_memory: u32,
     #[expect(dead_code, reason = "held so that the code stays loaded")]

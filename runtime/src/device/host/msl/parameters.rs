@@ -79,6 +79,14 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// Whether it is a reference to something that does not change.
+    pub(crate) fn is_constant_reference(&self) -> bool {
+        matches!(
+            self.kind,
+            ParameterKind::Buffer { by_reference: true, access: Access::ReadOnly, .. }
+        )
+    }
+
     /// Its buffer index, if it is a buffer that the kernel may write to.
     pub fn writable_buffer(&self) -> Option<u32> {
         match self.kind {

@@ -2,7 +2,7 @@
 //!
 //! Only what C++ cannot say is changed: attributes and the word `kernel` go, literals get the
 //! type that MSL gives them, threadgroup variables move into the arena, explicit instantiations
-//! of kernels go. Everything stays on its line, and the edits are remembered, so that the
+//! of kernels go, what can be had faster is named otherwise. Everything stays on its line, and the edits are remembered, so that the
 //! compiler's messages lead back to the column in the source.
 
 use std::collections::HashSet;
@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use super::kernels::Analysis;
 use super::lex::{Kind, Token, attribute_end, join, matching, matching_angle};
+use super::split_index;
 
 /// The C++ text, and how to find the way back.
 #[derive(Debug)]
@@ -21,6 +22,15 @@ pub(crate) struct Rewritten {
 
 /// The file name of the shader in the text that clang sees.
 pub(crate) const SOURCE_NAME: &str = "msl";
+
+/// Another text for some tokens.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    /// The tokens.
+    pub tokens: Range<usize>,
+    /// The text, on one line.
+    pub text: String,
+}
 
 /// One replaced range of the preprocessed text.
 #[derive(Debug)]
@@ -83,11 +93,22 @@ pub(crate) fn rewrite(
     let mut removed = [analysis.instantiations.clone(), left_out].concat();
     removed.sort_by_key(|range| range.start);
     let mut removed = removed.into_iter().peekable();
+    let mut replaced = split_index::replacements(tokens, analysis);
+    replaced.extend(error_functions(tokens));
+    replaced.sort_by_key(|replacement| replacement.tokens.start);
+    let mut replaced = replaced.into_iter().peekable();
     let mut at = 0;
     while at < tokens.len() {
         if let Some(range) = removed.next_if(|r| r.start == at) {
             at = range.end;
             edits.push(edit(tokens, range, String::new()));
+            continue;
+        }
+        if let Some(Replacement { tokens: range, text }) =
+            replaced.next_if(|r| r.tokens.start == at)
+        {
+            at = range.end;
+            edits.push(edit(tokens, range, text));
             continue;
         }
         if let Some(end) = attribute_end(tokens, at) {
@@ -113,6 +134,15 @@ pub(crate) fn rewrite(
         at += 1;
     }
     Rewritten { text: apply(text, &edits), edits }
+}
+
+/// Calls of PyTorch's error function, which go to one without branches (`msl::erf`).
+fn error_functions(tokens: &[Token<'_>]) -> impl Iterator<Item = Replacement> {
+    const CALL: [&str; 6] = ["c10", "::", "metal", "::", "erf", "("];
+    let calls = tokens.windows(CALL.len()).enumerate();
+    calls.filter(|(_, words)| words.iter().zip(CALL).all(|(token, word)| token.is(word))).map(
+        |(at, _)| Replacement { tokens: at..at + CALL.len() - 1, text: "MSL_MATH::erf".to_owned() },
+    )
 }
 
 fn edit(tokens: &[Token<'_>], range: Range<usize>, replacement: String) -> Edit {

@@ -1,6 +1,7 @@
 //! The kernel list of a module as text, for the cache.
 
 use super::LaunchMode;
+use super::fission::{Outcome, Shape};
 use super::kernels::KernelInfo;
 use super::parameters::{Access, Parameter, ParameterKind};
 
@@ -13,8 +14,15 @@ pub(crate) fn write_kernels(kernels: &[KernelInfo]) -> String {
             LaunchMode::Fibers => "fibers",
         };
         let max = kernel.max_total_threads.map_or_else(String::new, |n| n.to_string());
-        let fields =
-            ["kernel", &kernel.name, mode, &max, &kernel.function, &kernel.line.to_string()];
+        let line = kernel.line.to_string();
+        let (outcome, why) = match &kernel.fission {
+            Outcome::Whole => ("whole", ""),
+            Outcome::Split(Shape::Rows) => ("rows", ""),
+            Outcome::Split(Shape::Columns) => ("columns", ""),
+            Outcome::Refused(why) => ("refused", &**why),
+        };
+        let why = why.replace(['\t', '\n'], " ");
+        let fields = ["kernel", &kernel.name, mode, &max, &kernel.function, &line, outcome, &why];
         text.push_str(&fields.join("\t"));
         text.push('\n');
         for parameter in &kernel.parameters {
@@ -44,7 +52,7 @@ pub(crate) fn read_kernels(text: &str) -> Option<Vec<KernelInfo>> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         match fields[..] {
-            ["kernel", name, mode, max, function, line] => kernels.push(KernelInfo {
+            ["kernel", name, mode, max, function, line, outcome, why] => kernels.push(KernelInfo {
                 name: name.to_string(),
                 mode: match mode {
                     "plain" => LaunchMode::Plain,
@@ -55,6 +63,13 @@ pub(crate) fn read_kernels(text: &str) -> Option<Vec<KernelInfo>> {
                 max_total_threads: optional(max)?,
                 function: function.to_string(),
                 line: line.parse().ok()?,
+                fission: match outcome {
+                    "whole" => Outcome::Whole,
+                    "rows" => Outcome::Split(Shape::Rows),
+                    "columns" => Outcome::Split(Shape::Columns),
+                    "refused" => Outcome::Refused(why.to_owned()),
+                    _ => return None,
+                },
             }),
             _ => kernels.last_mut()?.parameters.push(read_parameter(&fields)?),
         }

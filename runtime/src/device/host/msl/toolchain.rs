@@ -21,6 +21,17 @@ const NEWEST_NAMED: u32 = 22;
 const HOW_TO_INSTALL: &str = "install one with `apt-get install clang-19`, or `pip install \
      ziglang` and set ETMETAL_CLANG=\"python3 -m ziglang c++\"";
 
+/// How kernels are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// Those that synchronise as loops, where that can be (`fission`).
+    Loops,
+    /// Those that synchronise for fibers.
+    Fibers,
+    /// All for fibers, with checks of what they load and store.
+    Checked,
+}
+
 /// A C++ compiler that was found and identified, and the cache of what it compiled.
 #[derive(Debug)]
 pub struct Toolchain {
@@ -28,8 +39,9 @@ pub struct Toolchain {
     command: Vec<OsString>,
     version: u32,
     is_zig: bool,
-    /// Whether it compiles kernels for the checked mode.
-    checked: bool,
+    flavor: Flavor,
+    /// Whether elementary functions are good to one unit in the last place.
+    precise: bool,
     description: String,
     cache: Cache,
     /// Identifies compiler, flags, headers and processor: the start of every cache key.
@@ -42,27 +54,33 @@ impl Toolchain {
     /// Finds the compiler, by the first of these that is there: the command in `ETMETAL_CLANG`
     /// (words separated by spaces), `clang++-22` down to `clang++-15` and `clang++` on `PATH`,
     /// the command in the file `etmetal/msl-compiler` (one argument per line) beside the library
-    /// or program that contains this code, or in `../lib` from there. With `checked`, what it
-    /// compiles is for the checked mode.
+    /// or program that contains this code, or in `../lib` from there. It compiles kernels as
+    /// `flavor` says.
+    ///
+    /// With `ETMETAL_MATH=precise`, elementary functions are good to one unit in the last place
+    /// (`float_math.h` says what they are else).
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound), saying what was tried and how to install one.
-    pub fn find(checked: bool) -> Result<Arc<Toolchain>> {
-        Self::find_with(&Search::from_environment(), &cache_dir(), checked)
+    /// [`Error::NotFound`](crate::Error::NotFound), saying what was tried and how to install one;
+    /// `ETMETAL_MATH` is set to something else.
+    pub fn find(flavor: Flavor) -> Result<Arc<Toolchain>> {
+        Self::find_with(&Search::from_environment(), &cache_dir(), flavor)
     }
 
     /// As [`find`](Self::find), with another environment and cache directory.
     pub(crate) fn find_with(
         search: &Search,
         cache_dir: &Path,
-        checked: bool,
+        flavor: Flavor,
     ) -> Result<Arc<Toolchain>> {
+        let precise = search.precise()?;
         let cache = Cache::open(cache_dir);
         let mut tried = Vec::new();
         for (origin, command) in search.candidates() {
             match identify(&command, &cache) {
                 Ok(found) => {
-                    return Ok(Arc::new(Self::new(command, found, &origin, cache, checked)));
+                    let made = Self::new(command, found, &origin, cache, (flavor, precise));
+                    return Ok(Arc::new(made));
                 }
                 Err(why) => tried.push(format!("{origin}: {why}")),
             }
@@ -84,7 +102,7 @@ impl Toolchain {
         found: Identified,
         origin: &str,
         cache: Cache,
-        checked: bool,
+        (flavor, precise): (Flavor, bool),
     ) -> Self {
         let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let description = format!("clang {} ({origin}: {})", found.version, words.join(" "));
@@ -92,7 +110,8 @@ impl Toolchain {
             command,
             version: found.version,
             is_zig: found.is_zig,
-            checked,
+            flavor,
+            precise,
             description,
             cache,
             identity: Vec::new(),
@@ -105,6 +124,7 @@ impl Toolchain {
             &headers::digest(),
             processor().as_bytes(),
             &version::TRANSLATION.to_le_bytes(),
+            &[u8::from(flavor == Flavor::Fibers)],
         ]);
         toolchain.identity = identity.into_bytes();
         toolchain
@@ -122,7 +142,12 @@ impl Toolchain {
 
     /// Whether it compiles kernels for the checked mode.
     pub fn checked(&self) -> bool {
-        self.checked
+        self.flavor == Flavor::Checked
+    }
+
+    /// How it compiles kernels.
+    pub fn flavor(&self) -> Flavor {
+        self.flavor
     }
 
     pub(crate) fn cache(&self) -> &Cache {
@@ -167,7 +192,12 @@ impl Toolchain {
         flags.extend(LANGUAGE_FLAGS);
         flags.extend(STRICT_FLAGS);
         flags.extend(CODE_FLAGS);
-        flags.extend(if self.checked { &CHECKED_FLAGS[..] } else { &FAST_FLAGS[..] });
+        flags.extend(if self.checked() { &CHECKED_FLAGS[..] } else { &FAST_FLAGS[..] });
+        if self.precise {
+            flags.push("-DMSL_PRECISE=1");
+        } else if !self.checked() && cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            flags.extend(VECTOR_MATH_FLAGS);
+        }
         if cfg!(target_arch = "x86_64") {
             flags.push("-mprefer-vector-width=512");
             if self.version >= 16 {
@@ -227,6 +257,11 @@ const CODE_FLAGS: [&str; 13] = [
 /// Without the checked mode.
 const FAST_FLAGS: [&str; 1] = ["-O3"];
 
+/// `sin` and `cos` in vectorised loops are functions of `vector_math.h`, by the names that this
+/// library has for them. The compiler has such names for other processors too, but with lengths
+/// of vectors that the header does not know.
+const VECTOR_MATH_FLAGS: [&str; 2] = ["-fveclib=libmvec", "-DMSL_VECTOR_MATH=1"];
+
 /// With the checked mode: every load and store is preceded by a call of `checked.h`, none left
 /// out because a check of the same address stands before it (a store after a load is a check of
 /// its own). The sanitizer is given to the compiler behind its driver, which would link a library
@@ -251,10 +286,15 @@ const CHECKED_FLAGS: [&str; 14] = [
 /// Origin of the explicitly chosen compiler.
 const ETMETAL_CLANG: &str = "ETMETAL_CLANG";
 
+/// The variable that asks for precise functions.
+const ETMETAL_MATH: &str = "ETMETAL_MATH";
+
 /// Where to look for a compiler.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub explicit: Option<OsString>,
+    /// What [`ETMETAL_MATH`] says.
+    pub math: Option<OsString>,
     pub path: Option<OsString>,
     /// Files that may hold a staged compiler's command.
     pub staged: Vec<PathBuf>,
@@ -264,8 +304,23 @@ impl Search {
     fn from_environment() -> Search {
         Search {
             explicit: std::env::var_os(ETMETAL_CLANG).filter(|v| !v.is_empty()),
+            math: std::env::var_os(ETMETAL_MATH),
             path: std::env::var_os("PATH"),
             staged: staged_files(),
+        }
+    }
+
+    /// Whether precise functions are asked for.
+    fn precise(&self) -> Result<bool> {
+        let text = self.math.as_ref().map(|text| text.to_string_lossy());
+        match text.as_deref().map(str::trim) {
+            None | Some("" | "fast") => Ok(false),
+            Some("precise") => Ok(true),
+            Some(text) => Err(err!(
+                InvalidArgument,
+                "{ETMETAL_MATH}={text:?}: give precise for elementary functions that are good to \
+                 one unit in the last place, or fast"
+            )),
         }
     }
 

@@ -8,11 +8,24 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("compile.rs"),
     include_bytes!("diagnostics.rs"),
     include_bytes!("emit.rs"),
+    include_bytes!("fission/analyse.rs"),
+    include_bytes!("fission/builtins.rs"),
+    include_bytes!("fission/collective.rs"),
+    include_bytes!("fission/columns.rs"),
+    include_bytes!("fission/effects.rs"),
+    include_bytes!("fission/emit.rs"),
+    include_bytes!("fission/gather.rs"),
+    include_bytes!("fission/loops.rs"),
+    include_bytes!("fission/mod.rs"),
+    include_bytes!("fission/pays.rs"),
+    include_bytes!("fission/reuse.rs"),
+    include_bytes!("fission/statement.rs"),
     include_bytes!("headers.rs"),
     include_bytes!("kernels.rs"),
     include_bytes!("lex.rs"),
     include_bytes!("module.rs"),
     include_bytes!("rewrite.rs"),
+    include_bytes!("split_index.rs"),
     include_bytes!("stored.rs"),
     include_bytes!("strict/binding.rs"),
     include_bytes!("strict/conversion.rs"),
@@ -62,7 +75,8 @@ mod tests {
         let own = include_str!("version.rs");
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/host/msl");
         let strict = dir.join("strict");
-        for (dir, prefix) in [(dir, ""), (strict, "strict/")] {
+        let fission = dir.join("fission");
+        for (dir, prefix) in [(dir, ""), (strict, "strict/"), (fission, "fission/")] {
             for entry in std::fs::read_dir(dir).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 let other = prefix.is_empty() && OTHERS.contains(&name.as_str());

@@ -25,7 +25,8 @@ pub(crate) fn synchronising_names<'s>(tokens: &[Token<'s>]) -> HashSet<&'s str> 
     }
 }
 
-fn is_synchronising_word(word: &str) -> bool {
+/// Whether MSL's own function of this name lets threads wait for each other.
+pub(crate) fn is_synchronising_word(word: &str) -> bool {
     matches!(word, "threadgroup" | "threadgroup_barrier" | "make_filled_simdgroup_matrix")
         || is_simd_function(word)
 }

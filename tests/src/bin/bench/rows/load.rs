@@ -11,45 +11,68 @@ use crate::LOAD_ONCE;
 use crate::clock;
 use crate::table::Row;
 
-/// Prints the milliseconds from opening `mlp` to its first result.
-pub fn once() -> Result<()> {
-    let fixture = Fixture::read("mlp");
+/// Prints the milliseconds of loading the fixture `name`, and those up to its first result.
+pub fn once(name: &str) -> Result<()> {
+    let fixture = Fixture::read(name);
     let runtime = runtime();
     let start = Instant::now();
-    fixture.check(&fixture.load(&runtime));
-    println!("{}", start.elapsed().as_secs_f64() * 1e3);
+    let module = fixture.load(&runtime);
+    let loaded = start.elapsed();
+    fixture.check(&module);
+    println!("{} {}", loaded.as_secs_f64() * 1e3, start.elapsed().as_secs_f64() * 1e3);
     Ok(())
 }
 
-/// Load of `mlp` up to its first result, with an empty kernel cache and with a full one.
-pub fn measure() -> Result<Vec<Row>> {
+/// Milliseconds of loading a model in a fresh process, up to its first result.
+pub struct Times {
+    /// With an empty kernel cache.
+    pub cold: f64,
+    /// With a full one; the load alone and up to the result.
+    pub warm: f64,
+    pub warm_run: f64,
+}
+
+/// Measures the loads of the fixture `name`.
+pub fn times(name: &str) -> Result<Times> {
     let cache = tempfile::tempdir()?;
-    let time = |rounds| -> Result<f64> {
-        let mut best = f64::MAX;
+    let time = |rounds| -> Result<(f64, f64)> {
+        let mut best = (f64::MAX, f64::MAX);
         for _ in 0..rounds {
             let output = Command::new(std::env::current_exe()?)
-                .arg(LOAD_ONCE)
+                .args([LOAD_ONCE, name])
                 .env("ETMETAL_CACHE", cache.path())
                 .output()
                 .context("cannot start this program again")?;
             ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            best = best.min(String::from_utf8(output.stdout)?.trim().parse()?);
+            let text = String::from_utf8(output.stdout)?;
+            let (load, run) = text.trim().split_once(' ').context("no times")?;
+            best = (best.0.min(load.parse()?), best.1.min(run.parse()?));
         }
         Ok(best)
     };
-    let cold = time(1)?;
-    let warm = time(10)?;
-    let row = |what: &str, ours: f64, peer: f64, peer_name: &str, target| Row {
+    let (_, cold) = time(1)?;
+    let (warm, warm_run) = time(10)?;
+    Ok(Times { cold, warm, warm_run })
+}
+
+/// A row of milliseconds.
+pub fn row(what: &str, ours: f64, (peer, name): (f64, &str), target: f64) -> Row {
+    Row {
         what: what.into(),
         ours: format!("{ours:.1} ms"),
-        peer: format!("{peer_name} {peer:.1} ms"),
+        peer: format!("{name} {peer:.1} ms"),
         ratio: peer / ours,
         target,
-    };
-    let compile = compile_once()?;
+    }
+}
+
+/// Load of `mlp` up to its first result, with an empty kernel cache and with a full one.
+pub fn measure() -> Result<Vec<Row>> {
+    let times = times("mlp")?;
+    let alone = (compile_once()?, "clang alone, one kernel");
     Ok(vec![
-        row("mlp, cold load and first run", cold, compile, "clang alone, one kernel", 0.0),
-        row("mlp, warm load and first run", warm, 20.0, "bound", 1.0),
+        row("mlp, cold load and first run", times.cold, alone, 0.0),
+        row("mlp, warm load and first run", times.warm_run, (20.0, "bound"), 1.0),
     ])
 }
 

@@ -6,9 +6,9 @@ pub mod convolution;
 pub mod dispatch;
 pub mod layernorm;
 pub mod linear_4bit;
-pub mod llama;
 pub mod load;
 pub mod mm;
+pub mod model;
 pub mod reductions;
 pub mod softmax;
 
@@ -21,17 +21,17 @@ use crate::table::Row;
 /// What measures one or more rows.
 pub struct Measurement {
     /// What `--filter` looks at.
-    pub name: &'static str,
+    pub name: String,
     pub measure: Box<Measure>,
 }
 
 type Measure = dyn Fn(&mut Bench) -> Result<Vec<Row>>;
 
-fn measurement(
-    name: &'static str,
+pub fn measurement(
+    name: &str,
     measure: impl Fn(&mut Bench) -> Result<Row> + 'static,
 ) -> Measurement {
-    Measurement { name, measure: Box::new(move |bench| Ok(vec![measure(bench)?])) }
+    Measurement { name: name.to_owned(), measure: Box::new(move |bench| Ok(vec![measure(bench)?])) }
 }
 
 /// All of them, in the order of the table; `most` is the number of threads.
@@ -51,9 +51,9 @@ pub fn all(most: usize) -> Vec<Measurement> {
         measurement("softmax", softmax::measure),
         measurement("layernorm", layernorm::measure),
         measurement("linear 4 bits", linear_4bit::measure),
-        measurement("tiny_llama", llama::measure),
-        measurement("dispatch", dispatch::measure),
-        Measurement { name: "load", measure: Box::new(|_| load::measure()) },
+        measurement("tiny_llama", |bench| model::measure(bench, "tiny_llama", 0.0)),
+        measurement("dispatch", |bench| dispatch::measure(bench, 1000)),
+        Measurement { name: "load".into(), measure: Box::new(|_| load::measure()) },
     ]);
     all
 }

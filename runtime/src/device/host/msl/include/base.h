@@ -25,6 +25,11 @@ typedef _Float16 half;
 
 static_assert(sizeof(long) == 8 && sizeof(void*) == 8, "MSL's long is 64 bits wide");
 
+// vector_math.h needs a fused multiply-add.
+#ifndef __FMA__
+#undef MSL_VECTOR_MATH
+#endif
+
 #define MSL_INLINE inline __attribute__((always_inline))
 #define METAL_FUNC MSL_INLINE
 

@@ -1,6 +1,7 @@
 // Kernel arguments and the entry of a kernel.
 #pragma once
 #include "fiber.h"
+#include "split.h"
 #include "threadgroup.h"
 
 namespace msl {
@@ -29,6 +30,7 @@ struct Thread {
   uint3 group;        // threadgroup_position_in_grid
   uint3 group_size;   // threads_per_threadgroup, smaller for groups at the edge
   uint index;         // thread_index_in_threadgroup
+  int split_base, split_rest;  // of a split index
 };
 
 MSL_INLINE uint simdgroups_of(uint threads) { return (threads + simd_width - 1) / simd_width; }
@@ -96,6 +98,13 @@ struct Argument {
   MSL_INLINE Argument(const Launch*) {}
   MSL_INLINE P get(const Thread& t) const {
     return Converted<metal::remove_cv_t<P>>::from(Binding::get(t));
+  }
+};
+template <uint Width, bool Tiled, class Binding>
+struct Argument<SplitIndex<Width, Tiled>, Binding> {
+  MSL_INLINE Argument(const Launch*) {}
+  MSL_INLINE SplitIndex<Width, Tiled> get(const Thread& t) const {
+    return {t.split_base, t.split_rest};
   }
 };
 template <class T, uint Index>
@@ -181,6 +190,9 @@ struct Run {
   template <class... P>
   static ArgumentList<Bound<P, Bindings>...> list_for(void (*)(P...));
   using Arguments = decltype(list_for(Kernel));
+  template <class... P>
+  static SplitOf<P...> split_for(void (*)(P...));
+  using Split = decltype(split_for(Kernel));
 
   // A kernel that does not synchronise: the linear threads begin..end of the grid, x fastest.
   static __attribute__((flatten)) void plain(const Launch* l, ulong begin, ulong end) {
@@ -193,19 +205,31 @@ struct Run {
       const uint y = (uint)(row % height), z = (uint)(row / height);
       const ulong left = end - begin;
       const uint count = width - x_begin < left ? width - x_begin : (uint)left;
+      if constexpr (Split::width != 0) {
+        // Such a kernel knows no other place than its index. The index is given in two parts only:
+        // their sum, once formed without a sign, would hide that it does not wrap.
+        const auto body = [&](int base, int rest) __attribute__((always_inline)) {
+          Thread t = {};
+          t.split_base = base;
+          t.split_rest = rest;
+          arguments.call(t, Kernel);
+        };
+        split_loop<Split::width, Split::tiled>(x_begin, x_begin + count, body);
+      } else {
 #pragma clang loop vectorize(assume_safety)
-      for (uint x = x_begin; x < x_begin + count; x++) {
-        Thread t;
-        t.launch = l;
-        t.context = nullptr;
-        t.in_grid = uint3(x, y, z);
-        t.group = uint3(x / group.x, y / group.y, z / group.z);
-        t.in_group = uint3(x % group.x, y % group.y, z % group.z);
-        t.group_size = uint3(at_most(group.x, width - t.group.x * group.x),
-                             at_most(group.y, height - t.group.y * group.y),
-                             at_most(group.z, l->grid[2] - t.group.z * group.z));
-        t.index = (t.in_group.z * t.group_size.y + t.in_group.y) * t.group_size.x + t.in_group.x;
-        arguments.call(t, Kernel);
+        for (uint x = x_begin; x < x_begin + count; x++) {
+          Thread t;
+          t.launch = l;
+          t.context = nullptr;
+          t.in_grid = uint3(x, y, z);
+          t.group = uint3(x / group.x, y / group.y, z / group.z);
+          t.in_group = uint3(x % group.x, y % group.y, z % group.z);
+          t.group_size = uint3(at_most(group.x, width - t.group.x * group.x),
+                               at_most(group.y, height - t.group.y * group.y),
+                               at_most(group.z, l->grid[2] - t.group.z * group.z));
+          t.index = (t.in_group.z * t.group_size.y + t.in_group.y) * t.group_size.x + t.in_group.x;
+          arguments.call(t, Kernel);
+        }
       }
       begin += count;
     }

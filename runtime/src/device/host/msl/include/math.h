@@ -55,7 +55,7 @@ namespace metal {
   F(log, msl::log(x))               \
   F(log2, msl::log2(x))             \
   F(log10, msl::log10(x))           \
-  F(rsqrt, 1.0f / __builtin_sqrtf(x)) \
+  F(rsqrt, msl::rsqrt(x))           \
   F(sin, msl::sin(x))               \
   F(sinh, msl::sinh(x))             \
   F(sinpi, msl::sinpi(x))           \

@@ -17,4 +17,5 @@
 #include "checked.h"
 #include "simdgroup.h"
 #include "simdgroup_matrix.h"
+#include "fission.h"
 #include "address_spaces.h"

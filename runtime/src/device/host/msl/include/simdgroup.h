@@ -175,8 +175,9 @@ MSL_UNCHECKED void shuffle_and_fill(Context* c, uint simdgroup, uint mask) {
     bool fills = source >= modulo;
     uint from = first + (fills ? source % modulo : source);
     bool there = mask >> from & 1;
-    out[lane] = !there ? (fills ? in[lane].filling : in[lane].value)
-                       : (fills ? in[from].filling : in[from].value);
+    // Of a lane that does not take part comes the filling: PyTorch reduces 64-bit integers this
+    // way, with what changes nothing as the filling.
+    out[lane] = there && !fills ? in[from].value : in[there ? from : lane].filling;
   }
 }
 

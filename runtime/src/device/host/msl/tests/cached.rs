@@ -20,7 +20,7 @@ fn counting_toolchain(dir: &Path) -> Arc<Toolchain> {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let search = Search { explicit: Some(script.into_os_string()), ..Search::default() };
-    Toolchain::find_with(&search, &dir.join("cache"), false).unwrap()
+    Toolchain::find_with(&search, &dir.join("cache"), Flavor::Loops).unwrap()
 }
 
 fn runs(dir: &Path) -> usize {
@@ -126,7 +126,7 @@ fn many_threads_share_a_cache() {
 
 fn counting_toolchain_existing(dir: &Path) -> Arc<Toolchain> {
     let search = Search { path: std::env::var_os("PATH"), ..Search::default() };
-    Toolchain::find_with(&search, &dir.join("cache"), false).unwrap()
+    Toolchain::find_with(&search, &dir.join("cache"), Flavor::Loops).unwrap()
 }
 
 #[test]

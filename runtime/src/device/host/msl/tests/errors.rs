@@ -111,13 +111,14 @@ fn broken_brackets_and_literals() {
 fn a_missing_compiler_says_how_to_get_one() {
     let dir = tempfile::tempdir().unwrap();
     let search = toolchain::Search::default();
-    let error = Toolchain::find_with(&search, dir.path(), false).unwrap_err();
+    let error = Toolchain::find_with(&search, dir.path(), Flavor::Loops).unwrap_err();
     assert!(matches!(error, Error::NotFound(_)));
     let text = error.to_string();
     assert!(text.contains("apt-get install clang") && text.contains("ziglang"), "{text}");
     let explicit = Some("/nowhere/clang++ -v".into());
-    let search = toolchain::Search { explicit, path: std::env::var_os("PATH"), staged: vec![] };
-    let text = Toolchain::find_with(&search, dir.path(), false).unwrap_err().to_string();
+    let path = std::env::var_os("PATH");
+    let search = toolchain::Search { explicit, path, ..Default::default() };
+    let text = Toolchain::find_with(&search, dir.path(), Flavor::Loops).unwrap_err().to_string();
     assert!(text.contains("ETMETAL_CLANG: /nowhere/clang++"), "{text}");
 }
 
@@ -131,7 +132,7 @@ fn a_staged_compiler_is_found() {
     std::os::unix::fs::symlink(&real, dir.path().join("etmetal/cc")).unwrap();
     std::fs::write(&file, "cc\n--driver-mode=g++\n").unwrap();
     let search = toolchain::Search { staged: vec![file], ..Default::default() };
-    let found = Toolchain::find_with(&search, &dir.path().join("cache"), false).unwrap();
+    let found = Toolchain::find_with(&search, &dir.path().join("cache"), Flavor::Loops).unwrap();
     assert!(found.describe().contains("etmetal/cc --driver-mode=g++"), "{}", found.describe());
     let source = with_header("kernel void f(device int* o) { o[0] = 5; }");
     let mut out = [0];

@@ -3,15 +3,18 @@
 use super::harness::{Dispatch, kernel, module};
 use super::*;
 
+mod accuracy;
 mod atomics;
 mod cached;
 mod errors;
+mod fission;
 mod grid;
 mod kernels;
 mod math;
 mod matrix;
 mod models;
 mod simd;
+mod split;
 mod target;
 mod types;
 

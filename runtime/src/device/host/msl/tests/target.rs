@@ -51,7 +51,7 @@ fn the_code_assembles_for_both_architectures() {
     let tokens = lex::lex(&text).unwrap();
     let analysis = kernels::analyse(&tokens).unwrap();
     let shader = rewrite::rewrite(&text, &tokens, &analysis, Vec::new());
-    let unit = emit::translation_unit(&shader.text, &analysis.kernels[0]);
+    let unit = emit::translation_unit(&shader.text, &analysis.kernels[0], None);
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in headers::files() {
         let path = dir.path().join(name);
@@ -64,7 +64,7 @@ fn the_code_assembles_for_both_architectures() {
     for (target, toolchain) in all {
         let flags = toolchain.compile_flags();
         let native = ["-march=native", "-mcpu=native", "-nostdlib"];
-        let x86 = ["-mprefer-vector-width=512", "-fexcess-precision=16"];
+        let x86 = ["-mprefer-vector-width=512", "-fexcess-precision=16", "-fveclib=libmvec"];
         let flags = flags
             .into_iter()
             .filter(|f| !native.contains(f) && (target.starts_with("x86") || !x86.contains(f)));

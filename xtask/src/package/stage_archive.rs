@@ -1,12 +1,10 @@
-//! An archive of a finished stage.
+//! An archive of a finished stage as it is, for machines like this one (`package.archive`).
 
+use super::VERSION;
 use crate::cmake::CmakeBuild;
 use crate::preset::package::Archive;
 use crate::stage::Stage;
 use crate::steps::{Action, Input, Step};
-
-/// The version of what is packed: that of the workspace.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The step that packs `stage` into `target/package`, in one folder of the archive's name.
 pub fn step(build: &CmakeBuild<'_>, stage: &Stage, archive: Archive) -> Step {

@@ -1,0 +1,714 @@
+//! From the statements of a kernel to steps of a threadgroup.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::kernels::KernelInfo;
+use super::super::lex::{Token, matching};
+use super::super::parameters::ParameterKind;
+use super::super::waiting::is_synchronising_word;
+use super::Refusal;
+use super::builtins::Builtins;
+use super::collective::{Collective, Kind};
+use super::effects::Effects;
+use super::loops::{Apart, Gathered, Loop, is_identity, own_element};
+use super::statement::{
+    Declaration, Statement, Threadgroup, Tokens, inner, is_keyword, name_places, names, parse,
+    reads, same, statements, text,
+};
+
+/// What is done for a threadgroup, in order.
+#[derive(Debug, Clone)]
+pub(super) enum Step<'a, 's> {
+    /// A value that all threads share.
+    Uniform(Work<'a, 's>),
+    /// Something that one thread does for all: the store of a value they share, or what the
+    /// first thread does alone.
+    Once(Work<'a, 's>),
+    /// What each thread does.
+    Varying(Work<'a, 's>),
+    Barrier,
+    Collective(Collective<'a, 's>),
+    /// Over the elements that the threads share among them.
+    Loop(Loop<'a, 's>),
+    /// `if (condition) return;`
+    Guard {
+        condition: Tokens<'a, 's>,
+        varies: bool,
+    },
+}
+
+/// A statement that is executed.
+#[derive(Debug, Clone)]
+pub(super) struct Work<'a, 's> {
+    /// Its tokens, with the `;`; of a declaration among several, only those of its value.
+    pub tokens: Tokens<'a, 's>,
+    pub declares: Option<Declaration<'a, 's>>,
+    pub effects: Effects<'s>,
+}
+
+impl<'a, 's> Work<'a, 's> {
+    fn statement(tokens: Tokens<'a, 's>, effects: Effects<'s>) -> Self {
+        Work { tokens, declares: None, effects }
+    }
+
+    fn declaration(declaration: Declaration<'a, 's>, effects: Effects<'s>) -> Self {
+        Work { tokens: declaration.init, declares: Some(declaration), effects }
+    }
+
+    /// As a statement of C++.
+    pub(super) fn code(&self) -> String {
+        match self.declares {
+            Some(d) if d.init.is_empty() => format!("{} {};", text(d.ty), d.name),
+            Some(d) => format!("{} {} = {};", text(d.ty), d.name, text(d.init)),
+            None => text(self.tokens),
+        }
+    }
+}
+
+impl<'a, 's> Step<'a, 's> {
+    /// Whether the step uses the variable `name`.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        let within = |tokens: Tokens<'_, '_>| names(tokens).any(|n| n == name);
+        match self {
+            Step::Uniform(work) | Step::Once(work) | Step::Varying(work) => within(work.tokens),
+            Step::Barrier => false,
+            Step::Collective(c) => c.values.iter().any(|v| within(v)) || c.memory.contains(&name),
+            Step::Loop(of) => of.mentions(name),
+            Step::Guard { condition, .. } => within(condition),
+        }
+    }
+}
+
+/// A variable of the kernel's body.
+#[derive(Debug, Clone)]
+pub(super) struct Variable<'a, 's> {
+    /// Its declaration.
+    pub work: Work<'a, 's>,
+    /// Whether the threads of a group have different values of it.
+    pub varies: bool,
+    /// Whether it is so cheap to compute that each phase does it anew.
+    pub cheap: bool,
+    /// Place among the declarations.
+    pub order: usize,
+}
+
+/// What fission knows of a kernel.
+#[derive(Debug)]
+pub(super) struct Analysis<'a, 's> {
+    pub builtins: Builtins,
+    pub threadgroup: Vec<Threadgroup<'a, 's>>,
+    pub variables: HashMap<&'s str, Variable<'a, 's>>,
+    pub steps: Vec<Step<'a, 's>>,
+    /// Threads that a group must have, if the source says a number.
+    pub size: Option<u32>,
+    /// Expressions of buffers that must equal the number of threads.
+    pub sizes: Vec<Tokens<'a, 's>>,
+    /// Buffers that must not overlap.
+    pub apart: Vec<Apart<'s>>,
+    /// Variables and threadgroup memory in which loops gather something.
+    pub gathered: HashSet<&'s str>,
+}
+
+impl<'a, 's> Analysis<'a, 's> {
+    /// Analyses the body of a kernel. `synchronising` names all functions that wait.
+    pub(super) fn new(
+        kernel: &KernelInfo,
+        mut builtins: Builtins,
+        body: Tokens<'a, 's>,
+        synchronising: &HashSet<&str>,
+    ) -> Result<Self, Refusal> {
+        let list = statements(body)?;
+        let parsed: Vec<_> = list.iter().map(|s| parse(s)).collect::<Result<_, _>>()?;
+        let declared: Vec<_> = parsed.iter().flat_map(declarations_of).collect();
+        builtins.find_axis(&declared)?;
+        let mut analyser = Analyser::new(kernel, builtins, &parsed, synchronising)?;
+        analyser.find_writes(&list, &parsed)?;
+        analyser.all.clone_from(&list);
+        let last = list.len().saturating_sub(1);
+        for (at, (tokens, statement)) in list.iter().zip(&parsed).enumerate() {
+            if at == last && matches!(statement, Statement::Return([])) {
+                break;
+            }
+            analyser.statement(tokens, statement)?;
+        }
+        analyser.finish()
+    }
+}
+
+impl<'a, 's> Analysis<'a, 's> {
+    /// The loops among the steps.
+    pub(super) fn loops(&self) -> impl Iterator<Item = &Loop<'a, 's>> {
+        self.steps.iter().filter_map(|s| if let Step::Loop(of) = s { Some(of) } else { None })
+    }
+}
+
+fn declarations_of<'a, 's>(statement: &Statement<'a, 's>) -> Vec<Declaration<'a, 's>> {
+    match statement {
+        Statement::Declarations(all) => all.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// An [`Analysis`] in the making.
+struct Analyser<'a, 's, 'k> {
+    synchronising: &'k HashSet<&'k str>,
+    /// Names of parameters that are references to constants.
+    constants: HashSet<&'k str>,
+    /// Names of all parameters.
+    parameters: HashSet<&'k str>,
+    /// Names of parameters that are pointers to buffers.
+    pointers: HashSet<&'k str>,
+    /// All statements of the body.
+    all: Vec<Tokens<'a, 's>>,
+    /// Variables that are written to after their declaration.
+    rewritten: HashSet<&'s str>,
+    /// Variables that hold the number of the thread.
+    thread_numbers: HashSet<&'s str>,
+    /// Whether memory of the device was stored to.
+    has_stored: bool,
+    made: Analysis<'a, 's>,
+}
+
+impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
+    fn new(
+        kernel: &'k KernelInfo,
+        builtins: Builtins,
+        parsed: &[Statement<'a, 's>],
+        synchronising: &'k HashSet<&'k str>,
+    ) -> Result<Self, Refusal> {
+        let threadgroup: Vec<_> = parsed
+            .iter()
+            .filter_map(|s| if let Statement::Threadgroup(t) = s { Some(*t) } else { None })
+            .collect();
+        let constants = kernel.parameters.iter().filter(|p| p.is_constant_reference());
+        let is_pointer = |kind: &ParameterKind| {
+            matches!(kind, ParameterKind::Buffer { by_reference: false, .. })
+        };
+        let pointers = kernel.parameters.iter().filter(|p| is_pointer(&p.kind));
+        Ok(Analyser {
+            synchronising,
+            constants: constants.map(|p| &*p.name).collect(),
+            parameters: kernel.parameters.iter().map(|p| &*p.name).collect(),
+            pointers: pointers.map(|p| &*p.name).collect(),
+            all: Vec::new(),
+            rewritten: HashSet::new(),
+            thread_numbers: HashSet::new(),
+            has_stored: false,
+            made: Analysis {
+                builtins,
+                threadgroup,
+                variables: HashMap::new(),
+                steps: Vec::new(),
+                size: None,
+                sizes: Vec::new(),
+                apart: Vec::new(),
+                gathered: HashSet::new(),
+            },
+        })
+    }
+
+    /// Finds out which names are written to, and that each name means one thing.
+    fn find_writes(
+        &mut self,
+        list: &[Tokens<'a, 's>],
+        parsed: &[Statement<'a, 's>],
+    ) -> Result<(), Refusal> {
+        let mut own: HashSet<&str> = self.parameters.iter().copied().collect();
+        let variables = parsed.iter().flat_map(declarations_of).map(|d| d.name);
+        for name in variables.chain(self.made.threadgroup.iter().map(|t| t.name)) {
+            if !own.insert(name) {
+                return Err(Refusal::new(format!("two variables with the name {name}")));
+            }
+        }
+        for (tokens, statement) in list.iter().zip(parsed) {
+            if matches!(statement, Statement::Threadgroup(_)) {
+                continue;
+            }
+            let effects = Effects::of_statement(tokens)?;
+            let is_nested = !matches!(statement, Statement::Declarations(_));
+            if let Some(name) = effects.declared.iter().find(|n| is_nested && own.contains(**n)) {
+                return Err(Refusal::new(format!("two variables with the name {name}")));
+            }
+            if let Some(name) = effects.mutated.iter().find(|n| self.parameters.contains(**n)) {
+                return Err(Refusal::new(format!("the parameter {name} is changed")));
+            }
+            for set in [&effects.mutated, &effects.stored, &effects.passed] {
+                self.rewritten.extend(set.iter().copied());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_threadgroup(&self, name: &str) -> bool {
+        self.made.threadgroup.iter().any(|t| t.name == name)
+    }
+
+    /// Whether an expression is the number of the thread in its group.
+    fn is_thread_number(&self, tokens: Tokens<'_, '_>) -> bool {
+        let is_known = matches!(tokens, [name] if self.thread_numbers.contains(name.text));
+        is_known || self.made.builtins.is_thread_number(tokens)
+    }
+
+    /// Whether the threads of a group may see different values of an expression.
+    fn varies(&self, tokens: Tokens<'a, 's>) -> bool {
+        name_places(tokens).any(|at| {
+            let variable = self.made.variables.get(tokens[at].text);
+            self.made.builtins.varies(tokens, at) || variable.is_some_and(|v| v.varies)
+        })
+    }
+
+    fn statement(
+        &mut self,
+        tokens: Tokens<'a, 's>,
+        statement: &Statement<'a, 's>,
+    ) -> Result<(), Refusal> {
+        if let Statement::Threadgroup(_) = statement {
+            return Ok(());
+        }
+        if let Statement::Declarations(all) = statement {
+            return all.iter().try_for_each(|d| self.declaration(*d));
+        }
+        if is_barrier(statement) {
+            self.made.steps.push(Step::Barrier);
+            return Ok(());
+        }
+        self.refuse_waiting(tokens)?;
+        match statement {
+            Statement::If { condition, then, otherwise: None } if is_return(then) => {
+                self.guard(condition)
+            }
+            Statement::If { condition, then, otherwise: None } => {
+                let effects = self.effects(then)?;
+                let first_alone = matches!(condition, [name @ .., equals, zero]
+                    if equals.is("==") && zero.text == "0" && self.is_thread_number(name));
+                let keeps_variables = self.writes_to_memory_alone(&effects);
+                if first_alone && keeps_variables {
+                    self.push_once(Work::statement(then, effects));
+                    return Ok(());
+                }
+                self.varying(tokens)
+            }
+            Statement::Expression(expression) => {
+                let effects = self.effects(tokens)?;
+                let shared = !effects.opaque
+                    && self.writes_to_memory_alone(&effects)
+                    && is_plain_assignment(expression)
+                    && !self.varies(expression);
+                if shared {
+                    self.push_once(Work::statement(tokens, effects));
+                    return Ok(());
+                }
+                self.varying(tokens)
+            }
+            Statement::For { .. } => match self.gathering_loop(statement)? {
+                Some(found) => {
+                    self.push_loop(found);
+                    Ok(())
+                }
+                None => self.varying(tokens),
+            },
+            Statement::Return(_) => Err(Refusal::new("a return in the middle")),
+            Statement::Leave => Err(Refusal::new("a break outside of a loop")),
+            _ => self.varying(tokens),
+        }
+    }
+
+    /// What a statement does, if it does not return.
+    fn effects(&self, tokens: Tokens<'a, 's>) -> Result<Effects<'s>, Refusal> {
+        let effects = if tokens.first().is_some_and(|t| t.is("{")) {
+            let mut all = Effects::default();
+            for statement in inner(tokens)? {
+                all.merge(Effects::of_statement(statement)?);
+            }
+            all
+        } else {
+            Effects::of_statement(tokens)?
+        };
+        if effects.returns { Err(Refusal::new("a return in control flow")) } else { Ok(effects) }
+    }
+
+    /// Whether no variable is written to, but threadgroup memory or buffers alone.
+    fn writes_to_memory_alone(&self, effects: &Effects<'s>) -> bool {
+        let is_memory = |name: &&str| self.is_threadgroup(name) || self.parameters.contains(name);
+        effects.mutated.iter().all(|n| self.is_threadgroup(n))
+            && effects.stored.iter().all(is_memory)
+            && effects.passed.iter().all(|n| {
+                is_memory(n) || !self.rewritten.contains(n) || effects.declared.contains(n)
+            })
+    }
+
+    fn push_once(&mut self, work: Work<'a, 's>) {
+        self.note_stores(&work.effects);
+        self.made.steps.push(Step::Once(work));
+    }
+
+    fn note_stores(&mut self, effects: &Effects<'s>) {
+        let stores = effects.opaque || effects.stored.iter().any(|n| !self.is_threadgroup(n));
+        self.has_stored |= stores;
+    }
+
+    fn varying(&mut self, tokens: Tokens<'a, 's>) -> Result<(), Refusal> {
+        let effects = self.effects(tokens)?;
+        self.note_stores(&effects);
+        self.made.steps.push(Step::Varying(Work::statement(tokens, effects)));
+        Ok(())
+    }
+
+    fn guard(&mut self, condition: Tokens<'a, 's>) -> Result<(), Refusal> {
+        if !Effects::of_expression(condition)?.none() {
+            return Err(Refusal::new("a return whose condition has effects"));
+        }
+        let varies = self.varies(condition);
+        if varies && self.has_stored {
+            return Err(Refusal::new("a return of some threads after a store"));
+        }
+        self.made.steps.push(Step::Guard { condition, varies });
+        Ok(())
+    }
+
+    fn declaration(&mut self, declaration: Declaration<'a, 's>) -> Result<(), Refusal> {
+        let collective = Collective::of(declaration, |tokens| self.is_thread_number(tokens))?;
+        if let Some(collective) = collective {
+            return self.collective(collective);
+        }
+        self.refuse_waiting(declaration.init)?;
+        let effects = Effects::of_expression(declaration.init)?;
+        let name = declaration.name;
+        let rewritten = self.rewritten.contains(name);
+        let init = declaration.init;
+        let varies = rewritten || init.is_empty() || !effects.none() || self.varies(init);
+        if !rewritten && self.is_thread_number(init) && is_index_type(declaration.ty) {
+            self.thread_numbers.insert(name);
+        }
+        let cheap = varies && !rewritten && self.is_cheap(init, &effects);
+        self.note_stores(&effects);
+        let work = Work::declaration(declaration, effects);
+        let order = self.made.variables.len();
+        let variable = Variable { work: work.clone(), varies, cheap, order };
+        self.made.variables.insert(name, variable);
+        self.made.steps.push(if varies { Step::Varying(work) } else { Step::Uniform(work) });
+        Ok(())
+    }
+
+    /// Whether a value is arithmetic of indices, without memory and costly functions.
+    fn is_cheap(&self, init: Tokens<'a, 's>, effects: &Effects<'s>) -> bool {
+        let known = |name: &str| {
+            self.made.builtins.by_name.contains_key(name)
+                || self.constants.contains(name)
+                || self.made.variables.get(name).is_some_and(|v| v.cheap || !v.varies)
+        };
+        !init.is_empty()
+            && effects.none()
+            && effects.loaded.is_empty()
+            && names(init).all(|name| is_cheap_function(name) || known(name))
+            && !init.iter().any(|t| {
+                t.is_ident()
+                    && !is_cheap_function(t.text)
+                    && !is_namespace(t.text)
+                    && !is_keyword(t.text)
+                    && !known(t.text)
+                    && !is_component(t.text)
+            })
+    }
+
+    fn collective(&mut self, collective: Collective<'a, 's>) -> Result<(), Refusal> {
+        for value in &collective.values {
+            self.refuse_waiting(value)?;
+            if !Effects::of_expression(value)?.none() {
+                return Err(Refusal::new("an operand of a group-wide operation has effects"));
+            }
+        }
+        let name = collective.result.name;
+        if self.rewritten.contains(name) {
+            return Err(Refusal::new(format!("{name}, the result of all threads, is changed")));
+        }
+        match collective.constant_size() {
+            Some(size) if self.made.size.is_none_or(|known| known == size) => {
+                self.made.size = Some(size);
+            }
+            Some(_) => return Err(Refusal::new("group-wide operations of different sizes")),
+            None if names(collective.size)
+                .all(|n| self.constants.contains(n) || is_cheap_function(n)) =>
+            {
+                if !self.made.sizes.iter().any(|known| same(known, collective.size)) {
+                    self.made.sizes.push(collective.size);
+                }
+            }
+            None => return Err(Refusal::new("a group-wide operation of a computed size")),
+        }
+        let effects = Effects::default();
+        let work = Work::declaration(Declaration { init: &[], ..collective.result }, effects);
+        let order = self.made.variables.len();
+        self.made.variables.insert(name, Variable { work, varies: false, cheap: false, order });
+        self.made.steps.push(Step::Collective(collective));
+        Ok(())
+    }
+
+    /// Refuses what lets threads wait for each other and is no step of its own.
+    fn refuse_waiting(&self, tokens: Tokens<'a, 's>) -> Result<(), Refusal> {
+        let waits = |t: &&Token<'s>| {
+            t.is_ident() && (self.synchronising.contains(t.text) || is_synchronising_word(t.text))
+        };
+        let Some(word) = tokens.iter().find(waits) else { return Ok(()) };
+        let is_flow = tokens.first().is_some_and(|t| is_keyword(t.text) || t.is("{"));
+        let place = if is_flow { "in control flow" } else { "in an expression" };
+        Err(Refusal::new(format!("{} {place}", word.text)))
+    }
+
+    /// The loop that goes through the elements of all threads, if this one does and all that it
+    /// gathers is brought together by an operation of the group, and not used otherwise.
+    fn gathering_loop(
+        &mut self,
+        statement: &Statement<'a, 's>,
+    ) -> Result<Option<Loop<'a, 's>>, Refusal> {
+        let is_flag = |name: &str| {
+            self.made.threadgroup.iter().any(|t| t.name == name && t.dimensions.is_empty())
+        };
+        let found = Loop::of(statement, |tokens| self.is_thread_number(tokens), is_flag)?;
+        let Some(found) = found else { return Ok(None) };
+        let constant = |tokens: Tokens<'a, 's>| {
+            names(tokens).all(|n| self.constants.contains(n) || is_cheap_function(n))
+                && Effects::of_expression(tokens).is_ok_and(|e| e.none() && e.loaded.is_empty())
+        };
+        let plain = constant(found.trips)
+            && found.bound.is_none_or(constant)
+            && !found.effects.opaque
+            && found.effects.passed.is_empty()
+            && self.body_is_shared(&found);
+        if !plain {
+            return Ok(None);
+        }
+        for gathered in &found.gathered {
+            if !self.is_brought_together(gathered, statement)? {
+                return Ok(None);
+            }
+        }
+        let Some(apart) = found.apart(|name| self.pointers.contains(name)) else {
+            return Ok(None);
+        };
+        self.made.apart.extend(apart);
+        Ok(Some(found))
+    }
+
+    /// Whether a loop's body uses nothing that differs between threads but what it gathers, and
+    /// stores to nothing but buffers.
+    fn body_is_shared(&self, of: &Loop<'a, 's>) -> bool {
+        let gathered: Vec<_> = of.gathered.iter().flat_map(Gathered::names).collect();
+        let is_own = |name: &str| {
+            name == of.linear.name
+                || of.effects.declared.contains(&name)
+                || gathered.contains(&name)
+        };
+        let stores_to_buffers = of.effects.stored.iter().all(|n| {
+            self.pointers.contains(n) || of.effects.declared.contains(n) || gathered.contains(n)
+        });
+        let reads_threadgroup =
+            of.effects.loaded.iter().any(|n| self.is_threadgroup(n) && !gathered.contains(n));
+        let shared = of.body.iter().enumerate().all(|(at, statement)| {
+            let welford = of.gathered.iter().find_map(|g| match g {
+                Gathered::Welford { at: place, operand, .. } if *place == at => Some(*operand),
+                _ => None,
+            });
+            let tokens = welford.unwrap_or(statement);
+            name_places(tokens).all(|i| {
+                let name = tokens[i].text;
+                let variable = self.made.variables.get(name);
+                is_own(name)
+                    || !(self.made.builtins.varies(tokens, i) || variable.is_some_and(|v| v.varies))
+            })
+        });
+        shared && stores_to_buffers && !reads_threadgroup
+    }
+
+    /// Whether what a loop gathers starts as nothing, and is used by one operation of the group
+    /// behind the loop and by nothing else.
+    fn is_brought_together(
+        &self,
+        gathered: &Gathered<'a, 's>,
+        own: &Statement<'a, 's>,
+    ) -> Result<bool, Refusal> {
+        let held = gathered.names();
+        let init = |name: &str| {
+            let work = &self.made.variables.get(name)?.work;
+            let declaration = work.declares?;
+            (!declaration.ty.iter().any(|t| t.is("auto"))).then_some(declaration.init)
+        };
+        let starts = match gathered {
+            Gathered::Value { name, kind } => init(name).is_some_and(|i| is_identity(*kind, i)),
+            Gathered::Place { value, index, kind } => {
+                init(value).is_some_and(|i| is_identity(*kind, i))
+                    && init(index).is_some_and(|i| is_identity(Kind::Sum, i))
+            }
+            Gathered::Welford { .. } => true,
+        };
+        let mut operations = 0;
+        let mut is_behind = false;
+        for tokens in &self.all {
+            let statement = parse(tokens)?;
+            if statement == *own {
+                is_behind = true;
+                continue;
+            }
+            if matches!(statement, Statement::Threadgroup(_))
+                || !names(tokens).any(|n| held.contains(&n))
+                || is_start(&statement, &held)
+                || (!is_behind && self.clears(&statement, gathered))
+            {
+                continue;
+            }
+            let Statement::Declarations(all) = statement else { return Ok(false) };
+            let [declaration] = all[..] else { return Ok(false) };
+            let call = Collective::of(declaration, |t| self.is_thread_number(t))?;
+            let Some(call) = call.filter(|_| is_behind) else { return Ok(false) };
+            let operands = if call.values.is_empty() {
+                call.memory.clone()
+            } else {
+                call.values.iter().filter_map(|v| self.sole_name(v)).collect()
+            };
+            if !gathered.is_for(&call) || operands != held {
+                return Ok(false);
+            }
+            operations += 1;
+        }
+        Ok(starts && operations == 1)
+    }
+
+    /// The variable in `variable`, or in a cast of it to its own type.
+    fn sole_name(&self, tokens: Tokens<'a, 's>) -> Option<&'s str> {
+        match tokens {
+            [name] => Some(name.text),
+            [cast, open, ty, close, left, name, right] => {
+                let declared = self.made.variables.get(name.text)?.work.declares?;
+                let spelled = cast.is("static_cast") && open.is("<") && close.is(">");
+                let whole = left.is("(") && right.is(")");
+                (spelled && whole && reads(declared.ty, &[ty.text])).then_some(name.text)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a statement sets this thread's element of what is gathered to zero.
+    fn clears(&self, statement: &Statement<'a, 's>, gathered: &Gathered<'a, 's>) -> bool {
+        let Gathered::Welford { memory, .. } = gathered else { return false };
+        let Statement::Expression([target @ .., equals, zero]) = statement else { return false };
+        equals.is("=")
+            && zero.text.trim_end_matches('f') == "0.0"
+            && own_element(target, |t| self.is_thread_number(t)) == Some(memory)
+    }
+
+    fn push_loop(&mut self, found: Loop<'a, 's>) {
+        self.note_stores(&found.effects);
+        let held: Vec<_> = found.gathered.iter().flat_map(Gathered::names).collect();
+        // What was done to start it is part of the loop.
+        self.made.steps.retain(|step| match step {
+            Step::Varying(work) => {
+                let starts = work.declares.is_some_and(|d| held.contains(&d.name));
+                let clears = work.effects.stored.iter().any(|n| held.contains(n));
+                !starts && !clears
+            }
+            _ => true,
+        });
+        self.made.gathered.extend(held);
+        self.made.steps.push(Step::Loop(found));
+    }
+
+    fn finish(self) -> Result<Analysis<'a, 's>, Refusal> {
+        self.check_memory()?;
+        if self.made.size.is_some_and(|n| n == 0 || n > 1024) {
+            return Err(Refusal::new("a group-wide operation of more threads than a group has"));
+        }
+        Ok(self.made)
+    }
+
+    /// Checks that each group-wide operation has memory of the shape that it needs, and that what
+    /// it would leave there is not used.
+    fn check_memory(&self) -> Result<(), Refusal> {
+        for step in &self.made.steps {
+            let Step::Collective(collective) = step else { continue };
+            let welford = matches!(collective.kind, Kind::Welford | Kind::WelfordCombine);
+            for name in &collective.memory {
+                let variable = self.made.threadgroup.iter().find(|t| t.name == *name);
+                let is_array = variable.is_some_and(|t| t.dimensions.len() == 3);
+                let is_used = |step: &Step<'a, 's>| match step {
+                    Step::Collective(c) => {
+                        let other = matches!(c.kind, Kind::Welford | Kind::WelfordCombine);
+                        c.values.iter().any(|v| names(v).any(|n| n == *name))
+                            || (other && c.memory.contains(name))
+                    }
+                    _ => step.mentions(name),
+                };
+                if !is_array || (!welford && self.made.steps.iter().any(is_used)) {
+                    return Err(Refusal::new(format!("the use of the threadgroup memory {name}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a statement declares one of the names.
+fn is_start(statement: &Statement<'_, '_>, held: &[&str]) -> bool {
+    matches!(statement, Statement::Declarations(all)
+        if all.len() == 1 && held.contains(&all[0].name))
+}
+
+fn is_barrier(statement: &Statement<'_, '_>) -> bool {
+    let Statement::Expression(tokens) = statement else { return false };
+    let path = tokens.iter().position(|t| t.is("("));
+    let Some((path, rest)) = path.map(|at| tokens.split_at(at)) else { return false };
+    let path = if path.first().is_some_and(|t| t.is("::")) { &path[1..] } else { path };
+    let named = ["threadgroup_barrier", "simdgroup_barrier"]
+        .iter()
+        .any(|name| reads(path, &[name]) || reads(path, &["metal", "::", name]));
+    named && matching(rest, 0) == Some(rest.len() - 1)
+}
+
+fn is_return(body: Tokens<'_, '_>) -> bool {
+    reads(body, &["return", ";"]) || reads(body, &["{", "return", ";", "}"])
+}
+
+/// Whether an expression is `place = value`, with no other assignment in it.
+fn is_plain_assignment(tokens: Tokens<'_, '_>) -> bool {
+    let writes = |t: &&Token<'_>| {
+        t.text.ends_with('=') && !matches!(t.text, "==" | "!=" | "<=" | ">=")
+            || matches!(t.text, "++" | "--")
+    };
+    let mut all = tokens.iter().filter(writes);
+    all.next().is_some_and(|t| t.is("=")) && all.next().is_none()
+}
+
+/// Types that hold the number of any thread.
+fn is_index_type(ty: Tokens<'_, '_>) -> bool {
+    let ty = if ty.first().is_some_and(|t| t.is("const")) { &ty[1..] } else { ty };
+    matches!(ty, [name] if matches!(name.text, "auto" | "int" | "uint" | "long" | "ulong"
+        | "ushort" | "short" | "size_t"))
+}
+
+/// Functions and types of index arithmetic.
+pub(super) fn is_cheap_function(name: &str) -> bool {
+    matches!(
+        name,
+        "floor_divide"
+            | "min"
+            | "max"
+            | "int"
+            | "uint"
+            | "long"
+            | "ulong"
+            | "short"
+            | "ushort"
+            | "bool"
+            | "float"
+            | "size_t"
+            | "char"
+            | "uchar"
+    )
+}
+
+fn is_namespace(name: &str) -> bool {
+    matches!(name, "c10" | "metal" | "static_cast")
+}
+
+fn is_component(name: &str) -> bool {
+    matches!(name, "x" | "y" | "z")
+}

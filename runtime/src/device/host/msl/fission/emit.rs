@@ -1,0 +1,408 @@
+//! The steps of a threadgroup as C++.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use super::super::kernels::KernelInfo;
+use super::super::parameters::ParameterKind;
+use super::analyse::{Analysis, Step, Work};
+use super::builtins::Builtin;
+use super::collective::{Collective, Kind};
+use super::columns::columns;
+use super::gather;
+use super::reuse::Reuse;
+use super::statement::{Tokens, names, text};
+use super::{Fission, Refusal, Shape};
+
+/// Writes a kernel as loops: over the threads of one threadgroup, and if that pays also over
+/// neighbouring threadgroups.
+pub(super) fn emit(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> Result<Fission, Refusal> {
+    let mut emitter = Emitter::new(kernel, analysis, Reuse::find(analysis, MOST_ELEMENTS)?);
+    emitter.steps()?;
+    let mut code = emitter.finish();
+    let (shape, entry) = match columns(kernel, analysis) {
+        Ok(function) => {
+            code.push_str(&function);
+            (Shape::Columns, "MSL_COLUMNS_ENTRY")
+        }
+        Err(_) => (Shape::Rows, "MSL_ROWS_ENTRY"),
+    };
+    let (size, builtins) = (analysis.size.unwrap_or(0), &analysis.builtins);
+    let entry = format!("{entry}({}, {size}, {}", builtins.axis, builtins.one_group);
+    Ok(Fission { code, entry, shape })
+}
+
+/// What declares the parameters that are the same for all groups.
+pub(super) fn buffers(kernel: &KernelInfo) -> String {
+    let mut out = String::new();
+    for (place, parameter) in kernel.parameters.iter().enumerate() {
+        if let ParameterKind::Buffer { index, .. } = parameter.kind {
+            let name = &parameter.name;
+            _ = writeln!(
+                out,
+                "  const msl::Argument<msl::fission::parameter<&{}, {place}>, msl::Buffer<{index}>> \
+                 msl_argument{place}(msl_launch);\n  \
+                 auto&& {name} = msl_argument{place}.get(msl_first);",
+                kernel.function
+            );
+        }
+    }
+    out
+}
+
+/// Most elements of a loop of which a value is kept.
+const MOST_ELEMENTS: u64 = 16384;
+
+struct Emitter<'k, 'a, 's> {
+    kernel: &'k KernelInfo,
+    analysis: &'k Analysis<'a, 's>,
+    out: String,
+    /// What the threads do in the phase that is open.
+    pending: Vec<&'k Work<'a, 's>>,
+    /// Where the value of a variable is kept from one phase to the next.
+    kept: HashMap<&'s str, String>,
+    phases: usize,
+    loops: usize,
+    reuse: Reuse,
+    /// The number of the loop in whose lanes a variable is gathered.
+    lanes: HashMap<&'s str, usize>,
+}
+
+impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
+    fn new(kernel: &'k KernelInfo, analysis: &'k Analysis<'a, 's>, reuse: Reuse) -> Self {
+        let (pending, kept) = (Vec::new(), HashMap::new());
+        let lanes = HashMap::new();
+        let out = String::new();
+        Emitter { kernel, analysis, out, pending, kept, phases: 0, loops: 0, reuse, lanes }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.out.push_str("  ");
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    fn steps(&mut self) -> Result<(), Refusal> {
+        let steps = &self.analysis.steps;
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Varying(work) => self.pending.push(work),
+                Step::Uniform(work) => {
+                    let reads = !work.effects.loaded.is_empty() || self.reads_threadgroup(work);
+                    if reads && self.pending_stores() {
+                        self.phase(at, &[])?;
+                    }
+                    self.line(&work.code());
+                }
+                Step::Once(work) => {
+                    self.phase(at, &[])?;
+                    let used = self.definitions(names(work.tokens), &HashSet::new())?;
+                    self.line(&format!("{{ constexpr uint msl_thread = 0; {used}"));
+                    self.line(&format!("  {} }}", work.code()));
+                }
+                Step::Barrier => {
+                    self.phase(at, &[])?;
+                }
+                Step::Guard { condition, varies } => self.guard(at, condition, *varies)?,
+                Step::Collective(collective) => self.collective(at, collective)?,
+                Step::Loop(of) => {
+                    self.phase(at, &[])?;
+                    let code = gather::rows(self.analysis, &self.reuse, of, self.loops);
+                    self.out.push_str(&code);
+                    for gathered in &of.gathered {
+                        for name in gathered.names() {
+                            self.lanes.insert(name, self.loops);
+                        }
+                    }
+                    self.loops += 1;
+                }
+            }
+        }
+        self.phase(steps.len(), &[]).map(|_| ())
+    }
+
+    fn reads_threadgroup(&self, work: &Work<'a, 's>) -> bool {
+        names(work.tokens).any(|n| self.analysis.threadgroup.iter().any(|t| t.name == n))
+    }
+
+    fn pending_stores(&self) -> bool {
+        let stores = |w: &&Work<'a, 's>| {
+            let writes = |n: &&'s str| !self.analysis.variables.contains_key(*n);
+            w.effects.opaque
+                || w.effects.stored.iter().any(|n| writes(&n))
+                || w.effects.mutated.iter().any(|n| writes(&n))
+        };
+        self.pending.iter().any(stores)
+    }
+
+    fn guard(&mut self, at: usize, condition: Tokens<'a, 's>, varies: bool) -> Result<(), Refusal> {
+        if !varies {
+            // Loads before it that are not needed if the group returns can as well come later.
+            if self.pending_stores() {
+                self.phase(at, &[])?;
+            }
+            self.line(&format!("if ({}) return true;", text(condition)));
+            return Ok(());
+        }
+        self.phase(at, &[])?;
+        let used = self.definitions(names(condition), &HashSet::new())?;
+        let condition = text(condition);
+        self.line("{ bool msl_leaves = false;");
+        self.line("MSL_PHASE for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++) {");
+        self.line(&format!("  {used} msl_leaves |= bool({condition}); }}"));
+        self.line("if (msl_leaves) return false; }");
+        Ok(())
+    }
+
+    /// Code that defines the variables among `used` in a phase, except for `own`.
+    fn definitions(
+        &self,
+        used: impl Iterator<Item = &'s str>,
+        own: &HashSet<&'s str>,
+    ) -> Result<String, Refusal> {
+        let mut code: Vec<(usize, String)> = Vec::new();
+        let mut seen = own.clone();
+        let mut todo: Vec<&'s str> = used.collect();
+        while let Some(name) = todo.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            if let Some(of) = self.analysis.builtins.by_name.get(name) {
+                code.push((0, builtin(self.kernel, name, of, "msl_at(msl_thread)")));
+                continue;
+            }
+            let Some(variable) = self.analysis.variables.get(name) else { continue };
+            if !variable.varies {
+                continue;
+            }
+            let order = variable.order + 1;
+            if variable.cheap {
+                code.push((order, variable.work.code()));
+                todo.extend(names(variable.work.tokens));
+            } else if let Some(place) = self.kept.get(name) {
+                code.push((order, format!("auto {name} = {place}[msl_thread];")));
+            } else {
+                return Err(Refusal::new(format!("{name} is used before it is computed")));
+            }
+        }
+        code.sort();
+        Ok(code.into_iter().map(|(_, c)| c).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Closes the phase before step `next`, if there is something to do for it: all threads do
+    /// what is pending, and keep what a later step uses and the values `extra`, whose arrays are
+    /// given back.
+    fn phase(&mut self, next: usize, extra: &[Tokens<'a, 's>]) -> Result<Vec<String>, Refusal> {
+        let parts = keepers(self.analysis, std::mem::take(&mut self.pending), next);
+        if parts.pending.is_empty() && extra.is_empty() {
+            return Ok(Vec::new());
+        }
+        let used = parts.used().chain(extra.iter().flat_map(|e| names(e)));
+        let definitions = self.definitions(used, &parts.own)?;
+        let values = parts.values(extra);
+        let body: Vec<_> = parts.pending.iter().map(|w| w.code()).collect();
+        let phase = self.write_phase(&definitions, &body, &values);
+        let array = |at: usize| format!("msl::fission::array<{at}>(msl_kept{phase})");
+        for (at, name) in parts.keep.iter().enumerate() {
+            self.kept.insert(name, array(at));
+        }
+        Ok((parts.keep.len()..values.len()).map(array).collect())
+    }
+
+    fn write_phase(&mut self, definitions: &str, body: &[String], values: &[String]) -> usize {
+        let phase = self.phases;
+        self.phases += 1;
+        let memory = if phase == 0 { "0".to_owned() } else { format!("msl_end{}", phase - 1) };
+        self.line(&format!(
+            "auto msl_phase{phase} = [&](const uint msl_thread) MSL_ALWAYS_INLINE {{"
+        ));
+        self.line(&format!("  {definitions}"));
+        for statement in body {
+            self.line(&format!("  {statement}"));
+        }
+        self.line(&format!("  return msl::fission::pack({}); }};", values.join(", ")));
+        self.line(&format!(
+            "using msl_Kept{phase} = msl::fission::Kept<decltype(msl_phase{phase}(0u)), msl_most>;"
+        ));
+        self.line(&format!("constexpr ulong msl_end{phase} = {memory} + sizeof(msl_Kept{phase}); static_assert(msl_end{phase} <= msl::fission::elements_offset);"));
+        self.line(&format!(
+            "msl_Kept{phase}& msl_kept{phase} = *(msl_Kept{phase}*)(msl_memory + {memory});"
+        ));
+        self.line("MSL_PHASE for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++)");
+        self.line(&format!("  msl_kept{phase}.set(msl_thread, msl_phase{phase}(msl_thread));"));
+        phase
+    }
+
+    fn collective(&mut self, at: usize, collective: &Collective<'a, 's>) -> Result<(), Refusal> {
+        let memory = collective.memory.first().copied().unwrap_or_default();
+        let values = collective.values.iter().flat_map(|v| names(v));
+        let mut used = collective.memory.iter().copied().chain(values);
+        if let Some(number) = used.find_map(|n| self.lanes.get(n)) {
+            let call = gather::together(self.analysis, collective, *number);
+            let (ty, name) = (text(collective.result.ty), collective.result.name);
+            self.line(&format!("{ty} {name} = msl::fission::{call};"));
+            return Ok(());
+        }
+        let is_kept = |tokens: &Tokens<'a, 's>| {
+            matches!(tokens, [name] if self
+                .analysis
+                .variables
+                .get(name.text)
+                .is_some_and(|v| v.varies && !v.cheap))
+        };
+        let values: Vec<Tokens<'a, 's>> =
+            collective.values.iter().map(|v| without_cast(self.analysis, v, memory)).collect();
+        let extra: Vec<_> = values.iter().copied().filter(|v| !is_kept(v)).collect();
+        let mut made = self.phase(at, &extra)?.into_iter();
+        let mut arrays = Vec::new();
+        for value in &values {
+            let array = match value {
+                [name] if is_kept(value) => self.kept.get(name.text).cloned(),
+                _ => made.next(),
+            };
+            let lost = || Refusal::new(format!("{} is not computed", text(value)));
+            arrays.push(array.ok_or_else(lost)?);
+        }
+        let (ty, name) = (text(collective.result.ty), collective.result.name);
+        let operator = collective.kind.operator();
+        let element = format!("msl::fission::element<decltype({memory})>");
+        let call = match collective.kind {
+            Kind::Welford => format!("welford({memory}, msl_count)"),
+            Kind::WelfordCombine => format!("welford_combine({memory}, msl_count)"),
+            Kind::ArgMax | Kind::ArgMin => {
+                format!(
+                    "place_of<msl::fission::{operator}, {element}>({}, {}, msl_count)",
+                    arrays[0], arrays[1]
+                )
+            }
+            _ => format!("reduce<msl::fission::{operator}, {element}>({}, msl_count)", arrays[0]),
+        };
+        self.line(&format!("{ty} {name} = msl::fission::{call};"));
+        Ok(())
+    }
+
+    /// The function of one threadgroup: false if the threads of this group have to run on fibers.
+    fn finish(self) -> String {
+        let analysis = self.analysis;
+        let most = match analysis.size {
+            Some(size) => format!("constexpr uint msl_count = {size}, msl_most = {size};"),
+            None => "const uint msl_count = msl_size; constexpr uint msl_most = 1024;".to_owned(),
+        };
+        let mut out = format!(
+            "static MSL_ALWAYS_INLINE bool msl_group(const msl::Launch* msl_launch, \
+             char* msl_memory, const msl::uint3 msl_where, const uint msl_size) {{\n  {most}\n  \
+             const auto msl_at = [&](const uint msl_number) MSL_ALWAYS_INLINE {{ return \
+             msl::fission::thread_of<{}>(msl_launch, msl_where, msl_count, msl_number); }};\n  \
+             const msl::Thread msl_first = msl_at(0);\n",
+            analysis.builtins.axis
+        );
+        out.push_str(&buffers(self.kernel));
+        for (name, of) in &analysis.builtins.by_name {
+            out.push_str(&format!("  {}\n", builtin(self.kernel, name, of, "msl_first")));
+        }
+        out.push_str(&checks(self.kernel, analysis));
+        for variable in &analysis.threadgroup {
+            out.push_str(&format!(
+                "  alignas(64) {} {}{};\n",
+                text(variable.ty),
+                variable.name,
+                text(variable.dimensions)
+            ));
+        }
+        out.push_str(&self.out);
+        out.push_str("  return true;\n}\n");
+        out
+    }
+}
+
+/// Code that defines the parameter `name`, which the launch fills in, for the thread `at`.
+pub(super) fn builtin(kernel: &KernelInfo, name: &str, of: &Builtin, at: &str) -> String {
+    let ty = format!("msl::fission::parameter<&{}, {}>", kernel.function, of.place);
+    let attribute = &of.attribute;
+    format!(
+        "const {ty} {name} = msl::Argument<{ty}, msl::builtin::{attribute}>(msl_launch).get({at});"
+    )
+}
+
+/// Code that leaves the group to fibers if its buffers do not fit the loops.
+pub(super) fn checks(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> String {
+    let mut out = String::new();
+    for size in &analysis.sizes {
+        _ = writeln!(out, "  if ((ulong)({}) != msl_count) return false;", text(size));
+    }
+    for (number, of) in analysis.loops().enumerate() {
+        out.push_str(&gather::span(of, number));
+    }
+    for apart in &analysis.apart {
+        out.push_str(&gather::check_apart(kernel, apart));
+    }
+    out
+}
+
+/// What a phase does and keeps.
+pub(super) struct Parts<'k, 'a, 's> {
+    pub pending: Vec<&'k Work<'a, 's>>,
+    /// Variables that it declares.
+    pub own: HashSet<&'s str>,
+    /// Variables that later steps use.
+    pub keep: Vec<&'s str>,
+}
+
+/// The parts of the phase before step `next`.
+pub(super) fn keepers<'k, 'a, 's>(
+    analysis: &Analysis<'a, 's>,
+    mut pending: Vec<&'k Work<'a, 's>>,
+    next: usize,
+) -> Parts<'k, 'a, 's> {
+    let variables = &analysis.variables;
+    let is_cheap = |name: &str| variables.get(name).is_some_and(|v| v.cheap);
+    pending.retain(|w| w.declares.is_none_or(|d| !is_cheap(d.name)));
+    let own: HashSet<&str> = pending.iter().filter_map(|w| w.declares).map(|d| d.name).collect();
+    let written = pending
+        .iter()
+        .flat_map(|w| w.effects.mutated.iter().chain(&w.effects.stored).chain(&w.effects.passed));
+    let mut keep: Vec<&str> = own.iter().chain(written).copied().collect();
+    keep.retain(|name| variables.get(name).is_some_and(|v| v.varies && !v.cheap));
+    keep.retain(|name| analysis.steps[next..].iter().any(|s| s.mentions(name)));
+    keep.sort_unstable();
+    keep.dedup();
+    Parts { pending, own, keep }
+}
+
+impl<'s> Parts<'_, '_, 's> {
+    /// The names that it uses.
+    pub(super) fn used(&self) -> impl Iterator<Item = &'s str> {
+        self.pending.iter().flat_map(|w| names(w.tokens)).chain(self.keep.iter().copied())
+    }
+
+    /// What each thread leaves: the variables to keep, and the values `extra`.
+    pub(super) fn values(&self, extra: &[Tokens<'_, '_>]) -> Vec<String> {
+        let kept = self.keep.iter().map(|n| (*n).to_owned());
+        kept.chain(extra.iter().map(|e| format!("({})", text(e)))).collect()
+    }
+}
+
+/// An operand without a cast to the type of the operation, which is done there anyhow.
+pub(super) fn without_cast<'a, 's>(
+    analysis: &Analysis<'a, 's>,
+    value: Tokens<'a, 's>,
+    memory: &str,
+) -> Tokens<'a, 's> {
+    let Some(variable) = analysis.threadgroup.iter().find(|t| t.name == memory) else {
+        return value;
+    };
+    match value {
+        [cast, open, ty, close, left, inner @ .., right]
+            if cast.is("static_cast")
+                && open.is("<")
+                && close.is(">")
+                && left.is("(")
+                && right.is(")")
+                && inner.len() == 1
+                && text(variable.ty) == ty.text =>
+        {
+            inner
+        }
+        _ => value,
+    }
+}

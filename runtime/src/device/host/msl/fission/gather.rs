@@ -1,0 +1,204 @@
+//! Loops over the elements that the threads of a group share, as C++: block by block, with a lane
+//! for each element of a block.
+
+use std::fmt::Write as _;
+
+use super::super::kernels::KernelInfo;
+use super::super::parameters::ParameterKind;
+use super::analyse::Analysis;
+use super::collective::{Collective, Kind};
+use super::loops::{Apart, Gathered, Loop, Order};
+use super::reuse::Reuse;
+use super::statement::{Declaration, Statement, Tokens, parse, text};
+
+/// Code for the start of the group: how many elements loop `number` goes through.
+pub(super) fn span(of: &Loop<'_, '_>, number: usize) -> String {
+    let function = match of.order {
+        Order::Blocked => "blocked",
+        Order::Strided => "strided",
+    };
+    let (trips, bound) = (text(of.trips), of.bound.map_or("msl::fission::unbounded".into(), text));
+    format!(
+        "  const long msl_total{number} = msl::fission::{function}(msl::fission::trips({trips}), \
+         {bound}, msl_count);\n  if (msl_total{number} < 0) return false;\n  \
+         const uint msl_width{number} = msl::fission::width(msl_total{number});\n"
+    )
+}
+
+/// Code for the start of the group: fibers if two buffers overlap that a loop must not mix up.
+pub(super) fn check_apart(kernel: &KernelInfo, apart: &Apart<'_>) -> String {
+    let index_and_type = |name: &str| {
+        let parameter = kernel.parameters.iter().find(|p| p.name == name)?;
+        match &parameter.kind {
+            ParameterKind::Buffer { index, ty, .. } => Some((*index, ty.clone())),
+            _ => None,
+        }
+    };
+    let (Some((a, ty)), Some((b, other))) =
+        (index_and_type(apart.stored), index_and_type(apart.other))
+    else {
+        return "  return false;\n".to_owned();
+    };
+    let may_be_same = apart.may_be_same && ty == other;
+    format!("  if (msl::fission::overlap(msl_launch, {a}, {b}, {may_be_same})) return false;\n")
+}
+
+/// Loop `number`, over the elements of one group.
+pub(super) fn rows(
+    analysis: &Analysis<'_, '_>,
+    reuse: &Reuse,
+    of: &Loop<'_, '_>,
+    number: usize,
+) -> String {
+    let mut out = String::new();
+    let mut lanes = String::new();
+    for gathered in &of.gathered {
+        out.push_str(&start(analysis, of, gathered));
+        for name in held_in_lanes(gathered) {
+            _ = write!(lanes, "auto& {name} = msl_lanes_{name}[msl_lane]; ");
+        }
+    }
+    let (ty, linear) = (index_type(of), of.linear.name);
+    _ = writeln!(
+        out,
+        "  for (long msl_block = 0; msl_block < msl_total{number}; \
+         msl_block += msl::fission::lanes) {{\n  \
+         const uint msl_filled = msl::fission::filled(msl_total{number} - msl_block);\n  \
+         MSL_PHASE for (uint msl_lane = 0; msl_lane < msl_filled; msl_lane++) {{\n    \
+         const {ty} {linear} = ({ty})((int)msl_block + (int)msl_lane); {lanes}"
+    );
+    for (at, statement) in of.body.iter().enumerate() {
+        let code = match reuse.takes.get(&(number, at)) {
+            Some(array) => taken(statement, *array, of.linear.name),
+            None => body_statement(of, at, statement),
+        };
+        _ = writeln!(out, "    {code}");
+        if let Some(array) = reuse.keeps.get(&(number, at)) {
+            _ = writeln!(out, "    {}", kept(statement, *array, of.linear.name));
+        }
+    }
+    out.push_str("  }\n");
+    for gathered in &of.gathered {
+        if let Gathered::Welford { memory, of_numbers: true, .. } = gathered {
+            _ = writeln!(out, "  msl_of_{memory}.add(msl_filled);");
+        }
+    }
+    out.push_str("  }\n");
+    out
+}
+
+/// The type of a loop's linear index.
+pub(super) fn index_type(of: &Loop<'_, '_>) -> String {
+    let ty = text(of.linear.ty);
+    if ty == "auto" { "uint".to_owned() } else { ty }
+}
+
+/// A statement of the body; what gathers a mean, in its lane.
+fn body_statement(of: &Loop<'_, '_>, at: usize, statement: Tokens<'_, '_>) -> String {
+    let welford = of.gathered.iter().find_map(|g| match g {
+        Gathered::Welford { memory, at: place, operand, of_numbers } if *place == at => {
+            Some((memory, operand, *of_numbers))
+        }
+        _ => None,
+    });
+    match welford {
+        None => text(statement),
+        Some((memory, operand, true)) => {
+            format!("msl_of_{memory}.values[msl_lane] = (float)({});", text(operand))
+        }
+        Some((memory, operand, false)) => format!(
+            "msl_of_{memory}.sets[msl_lane] = msl::fission::welford_pair(\
+             msl_of_{memory}.sets[msl_lane], {});",
+            text(operand)
+        ),
+    }
+}
+
+/// The declared name and its value in a statement that is one declaration.
+fn declared<'a, 's>(statement: Tokens<'a, 's>) -> (&'s str, Tokens<'a, 's>) {
+    match parse(statement) {
+        Ok(Statement::Declarations(all)) => (all[0].name, all[0].init),
+        _ => ("", &[]),
+    }
+}
+
+/// Keeps the value that a statement has declared, in an element of an array.
+pub(super) fn kept(statement: Tokens<'_, '_>, array: usize, element: &str) -> String {
+    let (name, _) = declared(statement);
+    format!(
+        "msl::fission::values_of_elements<decltype({name})>(msl_memory, {array})[{element}] = {name};"
+    )
+}
+
+/// The same declaration by the value that was kept.
+pub(super) fn taken(statement: Tokens<'_, '_>, array: usize, element: &str) -> String {
+    let (name, value) = declared(statement);
+    format!(
+        "auto {name} = msl::fission::values_of_elements<decltype({})>(msl_memory, {array})[{element}];",
+        text(value)
+    )
+}
+
+fn held_in_lanes<'s>(gathered: &Gathered<'_, 's>) -> Vec<&'s str> {
+    match gathered {
+        Gathered::Welford { .. } => Vec::new(),
+        _ => gathered.names(),
+    }
+}
+
+/// Declares the lanes, with nothing gathered.
+fn start(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>, gathered: &Gathered<'_, '_>) -> String {
+    let mut out = String::new();
+    if let Gathered::Welford { memory, of_numbers, .. } = gathered {
+        let ty = if *of_numbers { "OfNumbers" } else { "OfSets" };
+        _ = writeln!(out, "  msl::fission::{ty} msl_of_{memory};");
+    }
+    for name in held_in_lanes(gathered) {
+        let declaration = analysis.variables.get(name).and_then(|v| v.work.declares);
+        let Some(Declaration { ty, init, .. }) = declaration else { continue };
+        // An index needs no more bits than the linear index has: narrow lanes are faster.
+        let is_index = matches!(gathered, Gathered::Place { index, .. } if *index == name);
+        let (ty, init) = (if is_index { index_type(of) } else { text(ty) }, text(init));
+        _ = writeln!(
+            out,
+            "  alignas(64) {ty} msl_lanes_{name}[msl::fission::lanes]; \
+             msl::fission::fill(msl_lanes_{name}, {ty}({init}));"
+        );
+    }
+    out
+}
+
+/// The call that brings together what loop `number` has gathered.
+pub(super) fn together(
+    analysis: &Analysis<'_, '_>,
+    collective: &Collective<'_, '_>,
+    number: usize,
+) -> String {
+    let memory = collective.memory.first().copied().unwrap_or_default();
+    let operator = collective.kind.operator();
+    let element = format!("msl::fission::element<decltype({memory})>");
+    let mut all = analysis.loops().flat_map(|of| &of.gathered);
+    let held = all.find(|g| {
+        let names = g.names();
+        names.contains(&memory)
+            || collective.values.iter().any(|v| v.iter().any(|t| names.contains(&t.text)))
+    });
+    match (collective.kind, held) {
+        (Kind::Welford | Kind::WelfordCombine, _) | (_, None) => {
+            format!("together(msl_of_{memory}, msl_width{number})")
+        }
+        (Kind::ArgMax | Kind::ArgMin, Some(held)) => {
+            let names = held.names();
+            format!(
+                "least_place_of<msl::fission::{operator}, {element}, \
+                 msl::fission::element<decltype({})>>(msl_lanes_{}, msl_lanes_{}, \
+                 msl_width{number})",
+                collective.memory[1], names[0], names[1]
+            )
+        }
+        (_, Some(held)) => format!(
+            "reduce<msl::fission::{operator}, {element}>(msl_lanes_{}, msl_width{number})",
+            held.names()[0]
+        ),
+    }
+}

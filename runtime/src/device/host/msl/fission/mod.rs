@@ -1,0 +1,114 @@
+//! Loop fission: a synchronising kernel as loops over the threads of a threadgroup.
+//!
+//! The body of the kernel is split where its threads wait for each other. What stands between two
+//! such places, a *phase*, is a vectorised loop over the threads; values that a later phase needs
+//! are kept in arrays; what all threads of a group compute alike is computed once; and an
+//! operation of the whole group (`c10::metal::threadgroup_sum` and its kin) is performed once on
+//! the array of its operands. That is one of the orders in which the threads of a GPU may run, at
+//! a hundredth of the cost of fibers.
+//!
+//! 1. [`statement`] takes the body apart, [`effects`] tells what each statement writes and reads.
+//! 2. [`analyse`] makes a list of steps of it, or says why not.
+//! 3. [`emit`] writes the steps as C++ for `include/fission.h`.
+//!
+//! Whatever is not understood for certain is refused: the kernel then runs on fibers, as it does
+//! for a launch of another shape than its code asks for, which its entry finds out.
+
+use std::fmt;
+
+use super::kernels::KernelInfo;
+use super::lex::{Token, lex, matching};
+
+mod analyse;
+mod builtins;
+mod collective;
+mod columns;
+mod effects;
+mod emit;
+mod gather;
+mod loops;
+mod pays;
+mod reuse;
+mod statement;
+
+/// Why a kernel is left to fibers, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(String);
+
+impl Refusal {
+    fn new(why: impl Into<String>) -> Refusal {
+        Refusal(why.into())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How the loops of a kernel run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Over the threads of one threadgroup.
+    Rows,
+    /// Over neighbouring threadgroups, where the memory of one is strided.
+    Columns,
+}
+
+/// What became of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its threads do not wait for each other: there is nothing to split.
+    Whole,
+    /// It runs as loops, where the launch is one that they are for.
+    Split(Shape),
+    /// It runs on fibers, for this reason.
+    Refused(String),
+}
+
+/// A kernel as loops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fission {
+    /// C++ to stand behind the shader: the function of one threadgroup, and that of some.
+    pub code: String,
+    /// The start of the entry: which one, and the launches that it is for.
+    pub entry: String,
+    pub shape: Shape,
+}
+
+/// Splits a kernel of the rewritten shader `text`.
+///
+/// # Errors
+/// Why it is left to fibers.
+pub(crate) fn split(text: &str, kernel: &KernelInfo) -> Result<Fission, Refusal> {
+    if kernel.function.contains("::") || kernel.function.contains('<') {
+        return Err(Refusal::new("a template, or in a namespace"));
+    }
+    let tokens = lex(text).map_err(|d| Refusal::new(d.message))?;
+    let (parameters, body) = definition(&tokens, &kernel.function)
+        .ok_or_else(|| Refusal::new("its definition is not found"))?;
+    let own = |t: &Token<'_>| t.text.starts_with("msl_");
+    if body.iter().chain(parameters).any(own) {
+        return Err(Refusal::new("a name that starts with msl_"));
+    }
+    let builtins = builtins::Builtins::new(kernel, parameters)?;
+    let synchronising = super::waiting::synchronising_names(&tokens);
+    let analysis = analyse::Analysis::new(kernel, builtins, body, &synchronising)?;
+    emit::emit(kernel, &analysis)
+}
+
+/// The tokens of a function's parameters and of its body, without the brackets.
+fn definition<'a, 's>(
+    tokens: &'a [Token<'s>],
+    function: &str,
+) -> Option<(&'a [Token<'s>], &'a [Token<'s>])> {
+    (2..tokens.len()).find_map(|open| {
+        let named =
+            tokens[open].is("(") && tokens[open - 1].is(function) && tokens[open - 2].is("void");
+        let close = if named { matching(tokens, open)? } else { return None };
+        let body = tokens.get(close + 1).filter(|t| t.is("{")).map(|_| close + 1)?;
+        let end = matching(tokens, body)?;
+        Some((&tokens[open + 1..close], &tokens[body + 1..end]))
+    })
+}

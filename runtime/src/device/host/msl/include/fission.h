@@ -1,0 +1,482 @@
+// Fission: a synchronising kernel as loops over the threads of a threadgroup.
+//
+// The phases of a kernel come from fission/emit.rs. Here is what they stand on: arrays of the
+// values that threads keep from one phase to the next, the operations of a whole group on such
+// arrays, and the walk over the threadgroups of a grid.
+#pragma once
+#include "simdgroup.h"
+
+#define MSL_ALWAYS_INLINE __attribute__((always_inline))
+// In front of the loop over the threads: they are independent between two waits.
+#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
+
+namespace msl {
+namespace fission {
+
+// --- parameters
+
+template <uint Index, class First, class... Rest>
+struct Nth : Nth<Index - 1, Rest...> {};
+template <class First, class... Rest>
+struct Nth<0, First, Rest...> {
+  using type = First;
+};
+template <uint Index, class... P>
+typename Nth<Index, P...>::type parameter_of(void (*)(P...));
+// The type of a kernel's parameter.
+template <auto Kernel, uint Index>
+using parameter = decltype(parameter_of<Index>(Kernel));
+
+// The element type of an array.
+template <class A>
+using element = metal::decay_t<decltype(metal::declval<A&>()[0])>;
+
+// --- values that are kept for each thread
+
+template <class... T>
+struct Pack;
+template <>
+struct Pack<> {};
+template <class First, class... Rest>
+struct Pack<First, Rest...> {
+  First first;
+  Pack<Rest...> rest;
+};
+MSL_INLINE Pack<> pack() { return {}; }
+template <class First, class... Rest>
+MSL_INLINE Pack<First, Rest...> pack(First first, Rest... rest) {
+  return {first, pack(rest...)};
+}
+
+template <class P, uint Count>
+struct Kept;
+template <uint Count>
+struct alignas(64) Kept<Pack<>, Count> {
+  MSL_INLINE void set(uint, Pack<>) {}
+};
+template <class First, class... Rest, uint Count>
+struct Kept<Pack<First, Rest...>, Count> {
+  alignas(64) First first[Count];
+  Kept<Pack<Rest...>, Count> rest;
+  MSL_INLINE void set(uint thread, const Pack<First, Rest...>& values) {
+    first[thread] = values.first;
+    rest.set(thread, values.rest);
+  }
+};
+template <uint Index, class K>
+MSL_INLINE auto& array(K& kept) {
+  if constexpr (Index == 0) {
+    return kept.first;
+  } else {
+    return array<Index - 1>(kept.rest);
+  }
+}
+
+// --- operators
+
+struct Add {
+  template <class T>
+  static MSL_INLINE T apply(T a, T b) { return T(a + b); }
+};
+struct Multiply {
+  template <class T>
+  static MSL_INLINE T apply(T a, T b) { return T(a * b); }
+};
+// NaN wins, as in PyTorch.
+struct Greatest {
+  template <class T>
+  static MSL_INLINE T apply(T a, T b) {
+    if constexpr (metal::is_floating_point_v<T>) return a != a || a > b ? a : b;
+    else return a > b ? a : b;
+  }
+};
+struct Least {
+  template <class T>
+  static MSL_INLINE T apply(T a, T b) {
+    if constexpr (metal::is_floating_point_v<T>) return a != a || a < b ? a : b;
+    else return a < b ? a : b;
+  }
+};
+
+// --- operations of a whole group
+
+// The reduction of `Width` lanes that each have gone through the values `Width` apart, and then
+// of the lanes as a tree, as SIMD groups do it: lanes 16 apart, then 8, 4, 2, 1.
+template <class Op, uint Width, class T>
+MSL_INLINE T reduce_lanes(const T* values, uint count) {
+  T lanes[Width];
+  for (uint l = 0; l < Width; l++) lanes[l] = values[l];
+  uint at = Width;
+  for (; at + Width <= count; at += Width)
+    for (uint l = 0; l < Width; l++) lanes[l] = Op::template apply<T>(lanes[l], values[at + l]);
+  for (uint l = 0; at + l < count; l++) lanes[l] = Op::template apply<T>(lanes[l], values[at + l]);
+#pragma clang loop unroll(full)
+  for (uint distance = Width / 2; distance; distance /= 2)
+    for (uint l = 0; l < distance; l++)
+      lanes[l] = Op::template apply<T>(lanes[l], lanes[l + distance]);
+  return lanes[0];
+}
+
+template <class Op, class T>
+MSL_INLINE T reduce_same(const T* values, uint count) {
+  static_assert(metal::is_scalar_v<T>, "only numbers are reduced");
+  if (count >= 32) return reduce_lanes<Op, 32>(values, count);
+  if (count >= 8) return reduce_lanes<Op, 8>(values, count);
+  T all = values[0];
+  for (uint i = 1; i < count; i++) all = Op::template apply<T>(all, values[i]);
+  return all;
+}
+
+// The reduction of an array, in the type `R`.
+template <class Op, class R, class T, uint Most>
+MSL_INLINE R reduce(const T (&values)[Most], uint count) {
+  if constexpr (metal::is_same_v<R, T>) {
+    return reduce_same<Op>(values, count);
+  } else {
+    alignas(64) R converted[Most];
+    for (uint i = 0; i < count; i++) converted[i] = R(values[i]);
+    return reduce_same<Op>(converted, count);
+  }
+}
+
+// The entry of `places` beside the greatest (or least) value, the first of equals; that beside
+// the first NaN if there is one.
+template <class Op, class R, class T, class I, uint Most>
+MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint count) {
+  static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
+  const T best = reduce<Op, T>(values, count);
+  uint first = count - 1;
+  if constexpr (metal::is_floating_point_v<T>) {
+    if (best != best) {
+      for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
+      return places[first];
+    }
+  }
+  uint least = count;
+  for (uint i = 0; i < count; i++) {
+    const uint place = values[i] == best ? i : count;
+    least = place < least ? place : least;
+  }
+  return places[least < count ? least : 0];
+}
+
+// Mean, sum of squared distances from it, and number of the values: in two passes, which is at
+// least as accurate as one value after the other.
+template <class T, uint Most>
+MSL_INLINE metal::float3 welford(const T (&values)[Most], uint count) {
+  alignas(64) float distance[Most];
+  for (uint i = 0; i < count; i++) distance[i] = (float)values[i];
+  const float mean = reduce_same<Add, float>(distance, count) / (float)count;
+  for (uint i = 0; i < count; i++) {
+    const float d = (float)values[i] - mean;
+    distance[i] = d * d;
+  }
+  return metal::float3(mean, reduce_same<Add, float>(distance, count), (float)count);
+}
+
+// The same of two sets of values; each is (mean, sum of squared distances, number).
+MSL_INLINE metal::float3 welford_pair(const metal::float3& a, const metal::float3& b) {
+  const float distance = b.x - a.x, weight = a.z + b.z;
+  const float part = weight != 0 ? b.z / weight : 0.0f;
+  return metal::float3(a.x + distance * part, a.y + b.y + distance * distance * a.z * part,
+                       weight);
+}
+// The same of many.
+template <uint Most>
+MSL_INLINE metal::float3 welford_combine(const metal::float3 (&sets)[Most], uint count) {
+  constexpr uint width = 16;
+  float mean[width] = {}, spread[width] = {}, weight[width] = {};
+  for (uint at = 0; at < count; at += width) {
+    for (uint l = 0; l < width && at + l < count; l++) {
+      const metal::float3 both = welford_pair(metal::float3(mean[l], spread[l], weight[l]), sets[at + l]);
+      mean[l] = both.x;
+      spread[l] = both.y;
+      weight[l] = both.z;
+    }
+  }
+  metal::float3 all(mean[0], spread[0], weight[0]);
+  for (uint l = 1; l < width && l < count; l++)
+    all = welford_pair(all, metal::float3(mean[l], spread[l], weight[l]));
+  return all;
+}
+
+// --- loops over the elements that the threads of a group share
+
+constexpr uint lanes = 256;  // of a block
+constexpr long unbounded = 0x7fffffffffffffffl;
+
+// How often a loop `for (auto c = 0; c < n; ++c)` runs.
+template <class N>
+MSL_INLINE long trips(N n) {
+  if constexpr (metal::is_integral_v<N>) return (long)n < 0 ? 0 : (long)n;
+  else return n > 0 ? (long)__builtin_ceilf((float)n) : 0;
+}
+// The elements, counted from 0, of threads that each take `trips` neighbours.
+MSL_INLINE long blocked(long trips, long bound, uint threads) {
+  const long all = trips * threads;
+  return bound < all ? (bound < 0 ? 0 : bound) : all;
+}
+// The same of threads that take each 1024th; negative if there are gaps between them.
+MSL_INLINE long strided(long trips, long bound, uint threads) {
+  if (trips > 1 && threads != 1024) return -1;
+  return blocked(trips, bound, threads);
+}
+// Lanes that are used for so many elements.
+MSL_INLINE uint width(long total) { return total < 1 ? 1 : total < lanes ? (uint)total : lanes; }
+// Those of a block with so many elements left.
+MSL_INLINE uint filled(long left) { return left < lanes ? (uint)left : lanes; }
+
+template <class T, uint Count>
+MSL_INLINE void fill(T (&values)[Count], T value) {
+  for (uint l = 0; l < Count; l++) values[l] = value;
+}
+
+// Memory of a worker: the values that threads keep come first, then arrays with a value of each
+// of up to 16384 elements.
+constexpr ulong elements_offset = 4ul << 20;
+constexpr ulong most_elements = 16384;
+template <class T>
+MSL_INLINE metal::decay_t<T>* values_of_elements(char* memory, uint array) {
+  static_assert(sizeof(T) <= 16, "values of elements are small");
+  return (metal::decay_t<T>*)(memory + elements_offset + array * most_elements * 16);
+}
+
+// Whether two buffers overlap, other than as the same from the same start.
+MSL_INLINE bool overlap(const Launch* l, uint a, uint b, bool may_be_same) {
+  const char *start_a = (const char*)l->buffers[a], *start_b = (const char*)l->buffers[b];
+  if (may_be_same && start_a == start_b) return false;
+  return start_a < start_b + l->sizes[b] && start_b < start_a + l->sizes[a];
+}
+
+// As `place_of`, but of equals the one with the least place: lanes are not in the order of places.
+template <class Op, class R, class P, class T, class I, uint Most>
+MSL_INLINE P least_place_of(const T (&values)[Most], const I (&places)[Most], uint count) {
+  static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
+  const T best = reduce<Op, T>(values, count);
+  constexpr I none = metal::numeric_limits<I>::max();
+  I least = none;
+  for (uint i = 0; i < count; i++) {
+    bool is_best = values[i] == best;
+    if constexpr (metal::is_floating_point_v<T>) is_best |= best != best && values[i] != values[i];
+    const I place = is_best ? places[i] : none;
+    least = place < least ? place : least;
+  }
+  return P(least);
+}
+
+// Mean and spread of numbers: each block in two passes, and then with those before it.
+struct OfNumbers {
+  alignas(64) float values[lanes];
+  metal::float3 all = metal::float3(0.0f);
+  MSL_INLINE void add(uint count) { all = welford_pair(all, welford(values, count)); }
+};
+MSL_INLINE metal::float3 together(const OfNumbers& of, uint) { return of.all; }
+// Mean and spread of sets of numbers.
+struct OfSets {
+  metal::float3 sets[lanes];
+  MSL_INLINE OfSets() {
+    for (uint l = 0; l < lanes; l++) sets[l] = metal::float3(0.0f);
+  }
+};
+MSL_INLINE metal::float3 together(const OfSets& of, uint width) {
+  return welford_combine(of.sets, width);
+}
+
+// --- several threadgroups side by side
+
+constexpr uint columns = 32;  // groups that run together, at most
+constexpr long rows = 128;    // elements whose sum is a part of the whole sum
+
+// One column of an array with a row for each thread.
+template <class T>
+struct Column {
+  T* first;
+  MSL_INLINE T& operator[](ulong row) const { return first[row * columns]; }
+};
+// The array number `Number`, in the memory of a worker.
+template <class T, uint Number>
+MSL_INLINE auto& columns_of(char* memory) {
+  static_assert(sizeof(T) <= 16 && Number < 64, "threadgroup memory is small");
+  constexpr ulong bytes = max_threads * columns * 16;
+  return *(T(*)[max_threads * columns])(memory + 2 * elements_offset + Number * bytes);
+}
+
+// Adds parts to the whole, and starts them anew.
+template <class Op, class T>
+MSL_INLINE void fold(T (&all)[columns], T (&part)[columns], T start) {
+  for (uint l = 0; l < columns; l++) {
+    all[l] = Op::template apply<T>(all[l], part[l]);
+    part[l] = start;
+  }
+}
+template <class R, class T>
+MSL_INLINE void together(const T (&all)[columns], R (&result)[columns]) {
+  for (uint l = 0; l < columns; l++) result[l] = R(all[l]);
+}
+
+// The reduction of each of `wide` columns.
+template <class Op, class R, class T, uint Most>
+MSL_INLINE void reduce_columns(const T (&values)[Most], uint count, uint wide,
+                               R (&result)[columns]) {
+  static_assert(metal::is_scalar_v<R>, "only numbers are reduced");
+  for (uint l = 0; l < wide; l++) result[l] = R(values[l]);
+  for (uint block = 1; block < count; block += (uint)rows) {
+    const uint end = block + (uint)rows < count ? block + (uint)rows : count;
+    R part[columns];
+    for (uint l = 0; l < wide; l++) part[l] = R(values[block * columns + l]);
+    for (uint row = block + 1; row < end; row++) {
+MSL_PHASE for (uint l = 0; l < wide; l++)
+        part[l] = Op::template apply<R>(part[l], R(values[row * columns + l]));
+    }
+    for (uint l = 0; l < wide; l++) result[l] = Op::template apply<R>(result[l], part[l]);
+  }
+}
+
+// Mean and spread of the numbers of each column.
+template <class T, uint Most>
+MSL_INLINE void welford_columns(const T (&values)[Most], uint count, uint wide,
+                                metal::float3 (&result)[columns]) {
+  alignas(64) float mean[columns], spread[columns];
+  reduce_columns<Add, float>(values, count, wide, mean);
+  for (uint l = 0; l < wide; l++) mean[l] /= (float)count;
+  fill(spread, 0.0f);
+  for (uint block = 0; block < count; block += (uint)rows) {
+    const uint end = block + (uint)rows < count ? block + (uint)rows : count;
+    float part[columns] = {};
+    for (uint row = block; row < end; row++) {
+MSL_PHASE for (uint l = 0; l < wide; l++) {
+        const float d = (float)values[row * columns + l] - mean[l];
+        part[l] += d * d;
+      }
+    }
+    for (uint l = 0; l < wide; l++) spread[l] += part[l];
+  }
+  for (uint l = 0; l < wide; l++) result[l] = metal::float3(mean[l], spread[l], (float)count);
+}
+
+// The same of numbers that come row by row.
+struct ColumnsOfNumbers {
+  alignas(64) float mean[columns] = {}, spread[columns] = {};
+  float count = 0;
+  // For the next row: what its distance from the mean weighs.
+  MSL_INLINE float next() { return 1.0f / (count += 1.0f); }
+  MSL_INLINE void add(uint lane, float value, float weight) {
+    const float distance = value - mean[lane], moved = mean[lane] + distance * weight;
+    spread[lane] += distance * (value - moved);
+    mean[lane] = moved;
+  }
+};
+MSL_INLINE void together(const ColumnsOfNumbers& of, metal::float3 (&result)[columns]) {
+  for (uint l = 0; l < columns; l++)
+    result[l] = metal::float3(of.mean[l], of.spread[l], of.count);
+}
+
+// --- the walk over a grid
+
+// Thread `number` of a group whose threads lie along `Axis`.
+template <uint Axis>
+MSL_INLINE Thread thread_of(const Launch* l, const uint3& where, uint count, uint number) {
+  Thread t;
+  t.launch = l;
+  t.context = nullptr;
+  t.group = where;
+  t.index = number;
+  t.group_size = uint3(Axis == 0 ? count : 1u, Axis == 1 ? count : 1u, Axis == 2 ? count : 1u);
+  t.in_group = uint3(Axis == 0 ? number : 0u, Axis == 1 ? number : 0u, Axis == 2 ? number : 0u);
+  t.in_grid = uint3(where.x * l->group[0] + t.in_group.x, where.y * l->group[1] + t.in_group.y,
+                    where.z * l->group[2] + t.in_group.z);
+  return t;
+}
+
+// The linear threadgroups begin..end of the grid, x fastest: those whose threads all lie along
+// `Axis` (`Size` of them, if that is not 0) by `group`, others by `fibers`. With `OneGroup` the
+// grid must have one group along the axis.
+template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group>
+MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
+                    Group group) {
+  constexpr uint second = Axis == 0 ? 1 : 0, third = Axis == 2 ? 1 : 2;
+  if (l->group[second] != 1 || l->group[third] != 1 || (OneGroup && l->groups[Axis] != 1)) {
+    fibers(l, c, begin, end);
+    return;
+  }
+  uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
+  const ulong row = begin / l->groups[0];
+  where.y = (uint)(row % l->groups[1]);
+  where.z = (uint)(row / l->groups[1]);
+  char* const memory = (char*)c + stacks_offset;
+  for (ulong g = begin; g < end; g++) {
+    const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
+    const uint size = at_most(l->group[Axis], l->grid[Axis] - at * l->group[Axis]);
+    const bool fits = Size == 0 || size == Size;
+    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) fibers(l, c, g, g + 1);
+    if (++where.x == l->groups[0]) {
+      where.x = 0;
+      if (++where.y == l->groups[1]) {
+        where.y = 0;
+        where.z++;
+      }
+    }
+  }
+}
+
+// Thread `number` of the group `lane` behind `where` in x; groups are one thread wide in x.
+template <uint Axis>
+MSL_INLINE Thread column_thread(const Launch* l, const uint3& where, uint count, uint number,
+                                uint lane) {
+  Thread t;
+  t.launch = l;
+  t.context = nullptr;
+  t.group = uint3(where.x + lane, where.y, where.z);
+  t.index = number;
+  t.group_size = uint3(1u, Axis == 1 ? count : 1u, Axis == 2 ? count : 1u);
+  t.in_group = uint3(0u, Axis == 1 ? number : 0u, Axis == 2 ? number : 0u);
+  // One group along the axis, and one thread along the others.
+  t.in_grid = uint3(where.x + lane, Axis == 1 ? number : where.y, Axis == 2 ? number : where.z);
+  return t;
+}
+
+// As `run`, with up to `columns` groups at once by `together`.
+template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group, class Together>
+MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
+                            Group group, Together together) {
+  static_assert(Axis != 0 && OneGroup, "groups lie side by side in x");
+  const uint size = at_most(l->group[Axis], l->grid[Axis]);
+  const bool fits = l->group[0] == 1 && l->group[3 - Axis] == 1 && l->groups[Axis] == 1 &&
+                    (Size == 0 || size == Size);
+  char* const memory = (char*)c + stacks_offset;
+  while (begin < end) {
+    uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
+    const ulong row = begin / l->groups[0], left = end - begin;
+    where.y = (uint)(row % l->groups[1]);
+    where.z = (uint)(row / l->groups[1]);
+    uint wide = at_most(columns, l->groups[0] - where.x);
+    if (left < wide) wide = (uint)left;
+    if (!fits || wide < 4 || !together(l, memory, where, size, wide))
+      run<Axis, Size, OneGroup>(l, c, begin, begin + wide, fibers, group);
+    begin += wide;
+  }
+}
+
+}  // namespace fission
+}  // namespace msl
+
+// The entry of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
+// in x; the arguments behind the first three are those of MSL_FIBERS_ENTRY.
+#define MSL_ROWS_ENTRY(axis, size, one_group, ...) \
+  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), __VA_ARGS__)
+#define MSL_COLUMNS_ENTRY(axis, size, one_group, ...)                   \
+  MSL_LOOPS_ENTRY((msl::fission::run_columns<axis, size, one_group>),   \
+                  (&msl_group, &msl_columns), __VA_ARGS__)
+#define MSL_LOOPS_ENTRY(run, functions, ...)                                                   \
+  static __attribute__((noinline)) void msl_fibers(const msl::Launch* l, msl::Context* c,      \
+                                                   ulong begin, ulong end) {                   \
+    msl::Run<__VA_ARGS__>::fibers(l, c, begin, end);                                           \
+  }                                                                                            \
+  MSL_EXPORT uint runs_as_loops() { return 1; }                                                \
+  MSL_EXPORT __attribute__((flatten)) void entry(const msl::Launch* l, void* arena,            \
+                                                 ulong begin, ulong end) {                     \
+    MSL_REMOVE_PARENTHESES run(l, (msl::Context*)arena, begin, end, &msl_fibers,               \
+                               MSL_REMOVE_PARENTHESES functions);                              \
+  }                                                                                            \
+  MSL_STATIC_THREADGROUP_MEMORY
+#define MSL_REMOVE_PARENTHESES(...) __VA_ARGS__
