@@ -22,9 +22,9 @@ use crate::process::Invocation;
 use crate::rust_build::RustBuild;
 use crate::stage::Stage;
 use crate::steps::{Action, BuildLock, Options, Runner, Step};
+use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::{Installer, Memory, cxx, launcher, rust};
 use crate::torch::Torch;
 use crate::venv::{Lock, Python, Venv, python};
@@ -222,13 +222,11 @@ impl Facts {
         };
         let cxx = match &toolchain {
             Some(toolchain) => toolchain.cxx(),
-            None => {
-                cxx::find(environment, preset.toolchain.cxx.as_ref(), Installer::detect())?
-            }
+            None => cxx::find(environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
         };
         let rust = Rust::find(workspace, tools)?;
-        let lacks_target = preset.target != rust.host
-            && rust::target_library(workspace, &preset.target).is_none();
+        let lacks_target =
+            preset.target != rust.host && rust::target_library(workspace, &preset.target).is_none();
         let target = Target::parse(&preset.target).map_err(anyhow::Error::msg)?;
         let apple = target.platform.is_some();
         Ok(Self {

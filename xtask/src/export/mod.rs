@@ -43,7 +43,6 @@ pub fn steps(
     let lock = |name| Lock::load(workspace, name);
     let packages = venv.site_packages();
     let mut steps = vec![
-
         torch_step(venv, &lock("torch")?, torch, packages.join("torch/__init__.py")),
         venv.fetch_step(
             "Python packages for exporting",

@@ -25,8 +25,7 @@ fn shims() -> String {
     )
 }
 
-const PANICS: &str =
-    "#[panic_handler] fn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n";
+const PANICS: &str = "#[panic_handler] fn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n";
 
 /// A library that calls none of it.
 const LIBRARY: &str = "#![no_std]\npub use shims::stray_rust;\n";

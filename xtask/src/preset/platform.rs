@@ -73,11 +73,10 @@ pub fn check(
             && from.is_some_and(|from| from.value != From::Sdk)
         {
             faults.push(
-                Fault::at(&set.origin, format_args!("{target} cannot be built on {host}"))
-                    .help(
-                        "ExecuTorch's sources need Xcode, so a Mac; with `executorch.from = \
+                Fault::at(&set.origin, format_args!("{target} cannot be built on {host}")).help(
+                    "ExecuTorch's sources need Xcode, so a Mac; with `executorch.from = \
                          \"sdk\"`, libetmetal alone is built anywhere",
-                    ),
+                ),
             );
         }
     }

@@ -314,10 +314,6 @@ impl CrossToolchain {
             .env(&format!("CXX_{variable}"), self.cxx())
             .env(&format!("AR_{variable}"), self.ar())
             .arg("--config")
-            .arg(format!(
-                "target.{}.linker={:?}",
-                self.triple,
-                self.cxx().display().to_string()
-            ))
+            .arg(format!("target.{}.linker={:?}", self.triple, self.cxx().display().to_string()))
     }
 }

@@ -57,7 +57,7 @@ impl Device for Changed {
 }
 
 fn host(checked: bool) -> Arc<dyn Device> {
-    Arc::new(HostDevice::new(Options { threads: 1, pool_bytes: 1 << 20, checked }))
+    Arc::new(HostDevice::new(Options { threads: 1, pool_bytes: 1 << 20, checked, fission: true }))
 }
 
 /// A host device with a change in its shaders, compared with one that checks each access.

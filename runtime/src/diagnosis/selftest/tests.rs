@@ -39,8 +39,12 @@ fn the_host_device_passes() {
 /// A device that does something wrong with the commands or the source that it is given.
 #[test]
 fn a_device_that_computes_wrong_numbers_fails() {
-    let device: Arc<dyn Device> =
-        Arc::new(HostDevice::new(Options { threads: 1, pool_bytes: 0, checked: false }));
+    let device: Arc<dyn Device> = Arc::new(HostDevice::new(Options {
+        threads: 1,
+        pool_bytes: 0,
+        checked: false,
+        fission: true,
+    }));
     let session = Session { device: Arc::new(MslRoute::of(device)), host: HostDevice::shared() };
     let wrong = planned("graph", "wrong", |session| {
         let mut measured = Measured::default();

@@ -7,36 +7,60 @@ use super::objects::{Id, is_class, objc_release, objc_retain};
 use super::selectors::s;
 use crate::violations::violation;
 
-thread_local!(static POOL: RefCell<(Vec<usize>, usize)> = const { RefCell::new((Vec::new(), 0)) });
+/// The pools of a thread, all in one: objects in the order of their autorelease.
+struct Pools {
+    objects: Vec<usize>,
+    /// How many pools are open. Outside of any, an autoreleased object leaks.
+    open: usize,
+}
+
+thread_local! {
+    static POOLS: RefCell<Pools> =
+        const { RefCell::new(Pools { objects: Vec::new(), open: 0 }) };
+    /// The object that the last method returned, with a reference count that its caller takes
+    /// over; 0 for none. See [`objc_autoreleaseReturnValue`].
+    static HANDOFF: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether returned objects always go through the pool, which is the longest that they may live:
+/// `ETMETAL_STANDIN_NO_RV`. What works both ways relies on neither.
+pub(crate) static NO_RV: std::sync::LazyLock<bool> =
+    std::sync::LazyLock::new(|| std::env::var_os("ETMETAL_STANDIN_NO_RV").is_some());
+
+/// Opens a pool; its token tells how many objects lie below it, plus one, as null is no token.
 #[unsafe(no_mangle)]
 pub extern "C" fn objc_autoreleasePoolPush() -> *mut c_void {
-    POOL.with_borrow_mut(|p| {
-        p.1 += 1;
-        (p.0.len() + 1) as *mut c_void
+    POOLS.with_borrow_mut(|pools| {
+        pools.open += 1;
+        (pools.objects.len() + 1) as *mut c_void
     })
 }
+
+/// Closes a pool. Releasing an object may autorelease others, which go with this pool too.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn objc_autoreleasePoolPop(t: *mut c_void) {
-    let h = HANDOFF.replace(0);
-    if h != 0 {
-        unsafe { objc_autorelease(h as Id) };
+pub unsafe extern "C-unwind" fn objc_autoreleasePoolPop(token: *mut c_void) {
+    let returned = HANDOFF.replace(0);
+    if returned != 0 {
+        unsafe { objc_autorelease(returned as Id) };
     }
-    loop {
-        let o = POOL.with_borrow_mut(|p| if p.0.len() >= t as usize { p.0.pop() } else { None });
-        match o {
-            Some(o) => unsafe { objc_release(o as Id) },
-            None => break,
-        }
+    let next = || {
+        POOLS.with_borrow_mut(|pools| {
+            if pools.objects.len() >= token as usize { pools.objects.pop() } else { None }
+        })
+    };
+    while let Some(object) = next() {
+        unsafe { objc_release(object as Id) };
     }
-    POOL.with_borrow_mut(|p| p.1 -= 1);
+    POOLS.with_borrow_mut(|pools| pools.open -= 1);
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_autorelease(o: Id) -> Id {
     if o.is_null() || unsafe { is_class(o) } {
         return o;
     }
-    POOL.with_borrow_mut(|p| {
-        if p.1 == 0 {
+    POOLS.with_borrow_mut(|pools| {
+        if pools.open == 0 {
             violation(
                 "no-pool",
                 format!(
@@ -45,14 +69,17 @@ pub unsafe extern "C" fn objc_autorelease(o: Id) -> Id {
                 ),
             )
         }
-        p.0.push(o as usize)
+        pools.objects.push(o as usize)
     });
     o
 }
+
+/// Returns an object that its method owns. Apple hands the reference straight to a caller that
+/// asks for it by [`objc_retainAutoreleasedReturnValue`], past the pool; it sees that in the
+/// caller's code. Here every caller is taken for one: [`HANDOFF`] holds the object until it asks,
+/// or until something else is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_autoreleaseReturnValue(o: Id) -> Id {
-    // Apple hands the +1 straight to a caller that does objc_retainAutoreleasedReturnValue; so do we, for every caller
-    // of method_id-style getters: HANDOFF holds it. ETMETAL_STANDIN_NO_RV=1 always uses the pool (the pessimistic lifetime).
     if !o.is_null() && !unsafe { is_class(o) } && !*NO_RV {
         HANDOFF.with(|h| {
             let old = h.replace(o as usize);
@@ -64,9 +91,8 @@ pub unsafe extern "C" fn objc_autoreleaseReturnValue(o: Id) -> Id {
     }
     unsafe { objc_autorelease(o) }
 }
-pub(crate) static NO_RV: std::sync::LazyLock<bool> =
-    std::sync::LazyLock::new(|| std::env::var_os("ETMETAL_STANDIN_NO_RV").is_some());
-thread_local!(static HANDOFF: Cell<usize> = const { Cell::new(0) });
+
+/// Takes a returned object over: from the hand-over if it is there, else with a reference more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_retainAutoreleasedReturnValue(o: Id) -> Id {
     if !o.is_null() && HANDOFF.get() == o as usize {
@@ -75,6 +101,7 @@ pub unsafe extern "C" fn objc_retainAutoreleasedReturnValue(o: Id) -> Id {
     }
     unsafe { objc_retain(o) }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_retainAutorelease(o: Id) -> Id {
     unsafe { objc_autorelease(objc_retain(o)) }

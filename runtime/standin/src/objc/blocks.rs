@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::objects::{Id, SEQ};
 use crate::violations::violation;
 
+/// Whether it is a block: those have one of three classes of their own, and no header of ours.
 pub(crate) unsafe fn is_block(o: Id) -> bool {
     let isa = unsafe { (*o).isa } as usize;
     [
@@ -25,6 +26,8 @@ pub static mut _NSConcreteGlobalBlock: [usize; 32] = [0; 32];
 pub static mut _NSConcreteStackBlock: [usize; 32] = [0; 32];
 #[unsafe(no_mangle)]
 pub static mut _NSConcreteMallocBlock: [usize; 32] = [0; 32];
+
+/// A block as compilers lay it out; what it captures follows.
 #[repr(C)]
 pub(crate) struct Block {
     isa: *const c_void,
@@ -33,6 +36,8 @@ pub(crate) struct Block {
     invoke: *const c_void,
     desc: *const Desc,
 }
+
+/// What a block's code knows of it. The functions are there if [`HAS_COPY_DISPOSE`] says so.
 #[repr(C)]
 pub(crate) struct Desc {
     reserved: usize,
@@ -40,9 +45,18 @@ pub(crate) struct Desc {
     copy: Option<extern "C-unwind" fn(*mut c_void, *const c_void)>,
     dispose: Option<extern "C-unwind" fn(*mut c_void)>,
 }
+
+/// A flag: what the block captures has to be copied and disposed of.
 pub(crate) const HAS_COPY_DISPOSE: c_int = 1 << 25;
+
+/// A flag: the block captures nothing and lives for ever.
 pub(crate) const IS_GLOBAL: c_int = 1 << 28;
-pub(crate) static BLOCKS: Mutex<BTreeMap<usize, (u64, isize)>> = Mutex::new(BTreeMap::new()); // heap blocks: seq, rc
+
+/// Blocks on the heap, by address: when they were made, in the order of objects, and how many
+/// references there are.
+pub(crate) static BLOCKS: Mutex<BTreeMap<usize, (u64, isize)>> = Mutex::new(BTreeMap::new());
+
+/// A reference more to a block on the heap; a copy there of one on the stack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn _Block_copy(b: *const c_void) -> *mut c_void {
     let k = unsafe { &*b.cast::<Block>() };
@@ -67,6 +81,9 @@ pub unsafe extern "C-unwind" fn _Block_copy(b: *const c_void) -> *mut c_void {
         p.cast()
     }
 }
+
+/// A reference less. With the last one goes what the block captured; its memory is never used
+/// again, as that of objects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn _Block_release(b: *const c_void) {
     let k = unsafe { &*b.cast::<Block>() };

@@ -25,12 +25,14 @@ pub struct Class {
     methods: RwLock<HashMap<usize, Box<Method>>>,
     ivars: RwLock<Vec<Box<Ivar>>>,
 }
+
 /// A method of a class.
 pub struct Method {
     sel: Sel,
     pub(crate) imp: AtomicUsize,
     types: CString,
 }
+
 /// A variable of the instances of a class.
 pub struct Ivar {
     pub(crate) name: CString,
@@ -38,7 +40,10 @@ pub struct Ivar {
     offset: isize,
 }
 
+/// Registered classes, by name.
 pub(crate) static CLASSES: RwLock<BTreeMap<CString, usize>> = RwLock::new(BTreeMap::new());
+
+// Whether this thread registers the classes: it looks them up while it does.
 thread_local!(static REGISTERING: Cell<bool> = const { Cell::new(false) });
 pub(crate) static INIT: std::sync::Once = std::sync::Once::new();
 /// All classes are registered before main, so no define_class! Once is entered re-entrantly.
@@ -50,6 +55,7 @@ static CTOR: extern "C" fn() = {
     }
     ctor
 };
+/// Registers all classes, once.
 pub(crate) fn init() {
     if REGISTERING.get() || INIT.is_completed() {
         return;
@@ -61,18 +67,23 @@ pub(crate) fn init() {
         REGISTERING.set(false);
     });
 }
+
+/// A class by its name; null if there is none.
 pub(crate) fn lookup_class(n: &CStr) -> *mut Class {
     init();
     CLASSES.read().unwrap().get(n).map_or(null_mut(), |p| *p as *mut Class)
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_getClass(n: *const c_char) -> *mut Class {
     lookup_class(unsafe { CStr::from_ptr(n) })
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_lookUpClass(n: *const c_char) -> *mut Class {
     unsafe { objc_getClass(n) }
 }
+
 pub(crate) fn new_class(
     isa: *mut Class,
     superclass: *mut Class,
@@ -90,6 +101,9 @@ pub(crate) fn new_class(
         ivars: Default::default(),
     }))
 }
+
+/// A class and its metaclass, whose methods are those of the class itself. A root class has
+/// instances of one pointer: their class.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_allocateClassPair(
     sup: *mut Class,
@@ -108,12 +122,15 @@ pub unsafe extern "C" fn objc_allocateClassPair(
         new_class(meta, sup, name, false, size)
     }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_registerClassPair(c: *mut Class) {
     CLASSES.write().unwrap().insert(unsafe { (*c).name.clone() }, c as usize);
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_disposeClassPair(_c: *mut Class) {}
+/// Adds a variable behind those there are, aligned to `1 << align` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_addIvar(
     c: *mut Class,
@@ -133,6 +150,7 @@ pub unsafe extern "C" fn class_addIvar(
     }));
     1
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_addMethod(
     c: *mut Class,
@@ -148,14 +166,19 @@ pub unsafe extern "C" fn class_addMethod(
     m.insert(sel as usize, Box::new(Method { sel, imp: AtomicUsize::new(imp as usize), types }));
     1
 }
+// Protocols are not kept: every class conforms to every one. What a class lacks of a protocol shows
+// when it is sent the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_addProtocol(_c: *mut Class, _p: *const c_void) -> i8 {
     1
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_conformsToProtocol(_c: *const Class, _p: *const c_void) -> i8 {
     1
 }
+
+/// The method of a selector in a class or the classes above it; null if there is none.
 pub(crate) unsafe fn find(mut c: *const Class, sel: Sel) -> *const Method {
     while let Some(k) = unsafe { c.as_ref() } {
         if let Some(m) = k.methods.read().unwrap().get(&(sel as usize)) {
@@ -165,18 +188,22 @@ pub(crate) unsafe fn find(mut c: *const Class, sel: Sel) -> *const Method {
     }
     null()
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_getInstanceMethod(c: *const Class, sel: Sel) -> *const Method {
     unsafe { find(c, sel) }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_getClassMethod(c: *const Class, sel: Sel) -> *const Method {
     unsafe { find((*c).isa, sel) }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_respondsToSelector(c: *const Class, sel: Sel) -> i8 {
     unsafe { !find(c, sel).is_null() as i8 }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_getInstanceVariable(
     mut c: *const Class,
@@ -191,22 +218,27 @@ pub unsafe extern "C" fn class_getInstanceVariable(
     }
     null()
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_getName(c: *const Class) -> *const c_char {
     unsafe { (*c).name.as_ptr() }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_getSuperclass(c: *const Class) -> *const Class {
     unsafe { (*c).superclass }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_isMetaClass(c: *const Class) -> i8 {
     unsafe { (*c).meta as i8 }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn class_getInstanceSize(c: *const Class) -> usize {
     unsafe { (*c).size }
 }
+// Lists that the bindings ask for only to describe classes in messages: empty.
 macro_rules! empty_list { ($($f:ident)*) => { $(
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn $f(_a: *const c_void, n: *mut c_uint) -> *mut c_void { if !n.is_null() { unsafe { *n = 0 } } null_mut() }
@@ -217,11 +249,13 @@ pub unsafe extern "C" fn objc_copyClassList(n: *mut c_uint) -> *mut c_void {
     unsafe { *n = 0 };
     null_mut()
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_copyProtocolList(n: *mut c_uint) -> *mut c_void {
     unsafe { *n = 0 };
     null_mut()
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn protocol_copyMethodDescriptionList(
     _p: *const c_void,
@@ -232,14 +266,17 @@ pub unsafe extern "C" fn protocol_copyMethodDescriptionList(
     unsafe { *n = 0 };
     null_mut()
 }
+
 #[unsafe(no_mangle)]
 pub extern "C" fn objc_getProtocol(_n: *const c_char) -> *const c_void {
     null()
 }
+
 #[unsafe(no_mangle)]
 pub extern "C" fn objc_allocateProtocol(_n: *const c_char) -> *mut c_void {
     null_mut()
 }
+
 #[unsafe(no_mangle)]
 pub extern "C" fn objc_registerProtocol(_p: *mut c_void) {}
 #[unsafe(no_mangle)]
@@ -251,46 +288,59 @@ pub extern "C" fn protocol_addMethodDescription(
     _i: i8,
 ) {
 }
+
 #[unsafe(no_mangle)]
 pub extern "C" fn protocol_addProtocol(_p: *mut c_void, _q: *const c_void) {}
 #[unsafe(no_mangle)]
 pub extern "C" fn protocol_getName(_p: *const c_void) -> *const c_char {
     c"protocol".as_ptr()
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ivar_getName(i: *const Ivar) -> *const c_char {
     unsafe { (*i).name.as_ptr() }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ivar_getTypeEncoding(i: *const Ivar) -> *const c_char {
     unsafe { (*i).types.as_ptr() }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ivar_getOffset(i: *const Ivar) -> isize {
     unsafe { (*i).offset }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_getName(m: *const Method) -> Sel {
     unsafe { (*m).sel }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_getImplementation(m: *const Method) -> Imp {
     unsafe { (*m).imp.load(SeqCst) as Imp }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_setImplementation(m: *const Method, i: Imp) -> Imp {
     unsafe { (*m).imp.swap(i as usize, SeqCst) as Imp }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_getTypeEncoding(m: *const Method) -> *const c_char {
     unsafe { (*m).types.as_ptr() }
 }
+// The bindings free what `method_copy…Type` give, with C's `free`.
 unsafe extern "C" {
     fn strdup(s: *const c_char) -> *mut c_char;
 }
-/// Splits `@24@0:8Q16` into types (offsets stripped).
+
+/// Splits the encoding of a method, such as `@24@0:8Q16`, into the types of its result and its
+/// arguments: `@`, `@`, `:`, `Q`. The numbers are offsets.
 pub(crate) fn split_types(t: &str) -> Vec<String> {
     let (b, mut i, mut out) = (t.as_bytes(), 0, Vec::new());
+    // The end of the type that begins at `i`: qualifiers and pointers stand before another type,
+    // brackets nest, `@?` is a block, `b` has a number of bits.
     fn one(b: &[u8], mut i: usize) -> usize {
         match b[i] {
             b'^' | b'r' | b'n' | b'N' | b'o' | b'O' | b'R' | b'V' | b'A' => one(b, i + 1),
@@ -329,26 +379,33 @@ pub(crate) fn split_types(t: &str) -> Vec<String> {
     }
     out
 }
+
+/// The result's type (0) or an argument's, as a string that the caller frees.
 pub(crate) unsafe fn nth_type(m: *const Method, n: usize) -> *mut c_char {
     let v = split_types(&s(unsafe { (*m).types.as_ptr() }));
     v.get(n).map_or(null_mut(), |t| unsafe { strdup(CString::new(t.as_str()).unwrap().as_ptr()) })
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_copyReturnType(m: *const Method) -> *mut c_char {
     unsafe { nth_type(m, 0) }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_copyArgumentType(m: *const Method, i: c_uint) -> *mut c_char {
     unsafe { nth_type(m, i as usize + 1) }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn method_getNumberOfArguments(m: *const Method) -> c_uint {
     split_types(&s(unsafe { (*m).types.as_ptr() })).len() as c_uint - 1
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn object_getClass(o: Id) -> *mut Class {
     if o.is_null() { null_mut() } else { unsafe { (*o).isa } }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn object_getClassName(o: Id) -> *const c_char {
     unsafe { (*(*o).isa).name.as_ptr() }

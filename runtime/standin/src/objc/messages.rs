@@ -9,6 +9,7 @@ use super::classes::{Class, Imp, find};
 use super::objects::{Id, alive, is_class};
 use super::selectors::{Sel, s};
 
+/// What a selector that a class lacks runs: an exception, as Foundation throws it.
 pub(crate) extern "C-unwind" fn unrecognized(o: Id, sel: Sel) {
     let k = unsafe { &*(*o).isa };
     crate::foundation::errors::raise(
@@ -21,6 +22,8 @@ pub(crate) extern "C-unwind" fn unrecognized(o: Id, sel: Sel) {
         ),
     );
 }
+
+/// What a message to an object that has gone runs. That it has gone is recorded already.
 pub(crate) extern "C-unwind" fn zombie(o: Id, sel: Sel) {
     panic!(
         "message -[{} {}] sent to deallocated instance",
@@ -28,6 +31,7 @@ pub(crate) extern "C-unwind" fn zombie(o: Id, sel: Sel) {
         s(sel)
     );
 }
+
 /// Selectors of the messages that were sent to objects.
 static SENT: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
@@ -36,6 +40,7 @@ pub fn sent() -> BTreeSet<String> {
     SENT.lock().unwrap().iter().map(|&selector| s(selector as Sel)).collect()
 }
 
+/// The code that a message to an object runs.
 pub(crate) unsafe extern "C" fn lookup(o: Id, sel: Sel) -> Imp {
     unsafe {
         if !is_block(o) {
@@ -47,6 +52,8 @@ pub(crate) unsafe extern "C" fn lookup(o: Id, sel: Sel) -> Imp {
         lookup_in((*o).isa, sel)
     }
 }
+
+/// The code of a selector in a class.
 pub(crate) unsafe extern "C" fn lookup_in(c: *const Class, sel: Sel) -> Imp {
     match unsafe { find(c, sel).as_ref() } {
         Some(m) => m.imp.load(SeqCst) as Imp,
@@ -58,6 +65,7 @@ pub(crate) struct Super {
     receiver: Id,
     class: *const Class,
 }
+
 pub(crate) unsafe extern "C" fn lookup_super(s: *const Super, sel: Sel) -> Imp {
     unsafe { lookup_in((*s).class, sel) }
 }

@@ -21,20 +21,30 @@ pub struct Object {
     /// Its class.
     pub isa: *mut Class,
 }
+
 /// Sits in front of every instance.
 #[repr(C)]
 pub(crate) struct Header {
     rc: AtomicIsize,
     magic: u64,
 }
+
+/// `OBJCLIVE`, in the header of an object that is there.
 const LIVE: u64 = 0x4f424a43_4c495645;
+/// `OBJCDEAD`, in that of one that has gone.
 const DEAD: u64 = 0x4f424a43_44454144;
 
+/// Objects that are there, by address, with the number that [`SEQ`] gave them.
 pub(crate) static LIVE_OBJECTS: Mutex<BTreeMap<usize, u64>> = Mutex::new(BTreeMap::new());
+/// Numbers objects and blocks in the order in which they are made.
 pub(crate) static SEQ: AtomicUsize = AtomicUsize::new(0);
+
+/// The header of an instance, not of a class.
 pub(crate) unsafe fn header(o: Id) -> *mut Header {
     unsafe { o.cast::<Header>().sub(1) }
 }
+
+/// Whether an object is a class: those have metaclasses for classes, and no header.
 pub(crate) unsafe fn is_class(o: Id) -> bool {
     unsafe { (*(*o).isa).meta }
 }
@@ -52,15 +62,18 @@ pub unsafe extern "C" fn class_createInstance(c: *mut Class, extra: usize) -> Id
         o
     }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_alloc(c: *mut Class) -> Id {
     unsafe { class_createInstance(c, 0) }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_allocWithZone(c: *mut Class) -> Id {
     unsafe { class_createInstance(c, 0) }
 }
 
+/// Whether an object is there; records what was done with one that is not.
 pub(crate) unsafe fn alive(o: Id, what: &str) -> bool {
     let h = unsafe { &*header(o) };
     match h.magic {
@@ -78,6 +91,7 @@ pub(crate) unsafe fn alive(o: Id, what: &str) -> bool {
         }
     }
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn objc_retain(o: Id) -> Id {
     if o.is_null() || unsafe { is_class(o) } {
@@ -91,6 +105,7 @@ pub unsafe extern "C" fn objc_retain(o: Id) -> Id {
     }
     o
 }
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn objc_release(o: Id) {
     if o.is_null() || unsafe { is_class(o) } {
@@ -108,10 +123,14 @@ pub unsafe extern "C-unwind" fn objc_release(o: Id) {
         dealloc(o, sel(c"dealloc"));
     }
 }
+
+/// Ends an object. Its memory stays, so that whoever uses it later is noticed.
 pub(crate) unsafe fn free_object(o: Id) {
     LIVE_OBJECTS.lock().unwrap().remove(&(o as usize));
-    unsafe { (*header(o)).magic = DEAD } // memory deliberately kept: zombie detection
+    unsafe { (*header(o)).magic = DEAD }
 }
+
+/// How many references there are.
 pub fn retain_count(o: *const c_void) -> isize {
     unsafe { &*header(o as Id) }.rc.load(SeqCst)
 }
@@ -130,6 +149,8 @@ pub fn live_since(since: u64) -> BTreeMap<String, usize> {
     }
     m
 }
+
+/// The number that the next object gets.
 pub fn mark() -> u64 {
     SEQ.load(SeqCst) as u64
 }

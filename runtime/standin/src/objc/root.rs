@@ -13,6 +13,8 @@ use super::objects::{
 };
 use super::selectors::{Sel, s, sel};
 
+/// Makes NSObject, with the methods that the bindings and our classes send to any object. The types
+/// are those of Apple's 64 bit systems, where `BOOL` is a `signed char`: the bindings check them.
 pub(crate) fn root() {
     extern "C-unwind" fn init(o: Id, _: Sel) -> Id {
         o

@@ -7,7 +7,9 @@ use std::sync::Mutex;
 /// A selector: the address of its name.
 pub type Sel = *const c_char;
 
+/// The address of each name. Names live for ever, as selectors do.
 pub(crate) static SELS: Mutex<Option<HashMap<CString, usize>>> = Mutex::new(None);
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sel_registerName(name: *const c_char) -> Sel {
     let n = unsafe { CStr::from_ptr(name) };
@@ -20,13 +22,18 @@ pub unsafe extern "C" fn sel_registerName(name: *const c_char) -> Sel {
     m.insert(n.to_owned(), p as usize);
     p
 }
+
 #[unsafe(no_mangle)]
 pub extern "C" fn sel_getName(s: Sel) -> *const c_char {
     s
 }
+
+/// The selector of a name.
 pub(crate) fn sel(n: &CStr) -> Sel {
     unsafe { sel_registerName(n.as_ptr()) }
 }
+
+/// A C string as text.
 pub(crate) fn s(p: *const c_char) -> String {
     unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned()
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::selectors::s;
 
+/// Tells the version of macOS that `ETMETAL_STANDIN_MACOS` names, and nothing else.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sysctlbyname(
     name: *const c_char,
