@@ -60,6 +60,11 @@ impl Kernel {
         Arc::ptr_eq(&self.pipeline, &other.pipeline)
     }
 
+    /// Whether both name the same library.
+    pub(crate) fn shares_library(&self, other: &Kernel) -> bool {
+        Arc::ptr_eq(&self.library, &other.library)
+    }
+
     /// The kernel and its library, for messages.
     pub fn describe(&self) -> String {
         format!("kernel \"{}\" of shader library \"{}\"", self.name(), self.library)

@@ -175,7 +175,9 @@ impl Stream {
             // Reuse the argument list: the same few kernels alternate thousands of times.
             Some(current) => {
                 current.arguments.clear();
-                current.kernel = kernel.clone();
+                if !(current.kernel.is(kernel) && current.kernel.shares_library(kernel)) {
+                    current.kernel = kernel.clone();
+                }
             }
             None => {
                 *encoding = Some(Encoding { kernel: kernel.clone(), arguments: Arguments::new() });
@@ -368,15 +370,17 @@ impl Stream {
     /// The first failure of any work since the last wait. All of it has ended nevertheless.
     pub fn commit_and_wait(&self) -> Result<()> {
         let committed = self.commit();
-        let mut in_flight = std::mem::take(&mut *self.0.in_flight.borrow_mut());
+        // The queue stays where it is, with its memory, for the work to come.
+        let mut in_flight = self.0.in_flight.borrow_mut();
         if !in_flight.is_empty() {
             self.count(|stats| stats.waits += 1);
+            let span = profile::span(Category::Wait, "wait");
+            for mut submission in in_flight.drain(..) {
+                self.keep_failure(submission.wait());
+            }
+            drop(span);
         }
-        let span = (!in_flight.is_empty()).then(|| profile::span(Category::Wait, "wait"));
-        for submission in &mut in_flight {
-            self.keep_failure(submission.wait());
-        }
-        drop(span);
+        drop(in_flight);
         committed?;
         self.0.failure.take().map_or(Ok(()), Err)
     }

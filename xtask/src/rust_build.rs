@@ -168,10 +168,38 @@ impl RustBuild<'_> {
         Some((name, &version.value))
     }
 
+    /// cargo with what it has to know of the target. `--config` stands before the command, all of
+    /// it: cargo forgets it for one that stands behind.
+    fn cargo(&self) -> Invocation {
+        let cargo = staged_cargo(self.workspace, self.environment);
+        let cargo = match self.deployment_target() {
+            Some((name, version)) => cargo.env(name, version),
+            None => cargo,
+        };
+        if !platform::is_apple(&self.preset.target) {
+            return cargo;
+        }
+        // A dependency compiles a few lines of Objective-C, from cargo's folder.
+        let flags: Vec<_> = path_names(self.workspace, self.environment)
+            .into_iter()
+            .map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()))
+            .map(|flag| quote(flag.as_ref()))
+            .collect();
+        let variable = format!("CFLAGS_{}", self.preset.target.replace('-', "_"));
+        let cargo = cargo
+            .env("ZERO_AR_DATE", "1")
+            .env("CC_SHELL_ESCAPED_FLAGS", "1")
+            .env(&variable, flags.join(" "));
+        match self.toolchain {
+            Some(toolchain) => toolchain.cargo(cargo),
+            None => apple::cross_cargo(self.preset, self.cxx, cargo),
+        }
+    }
+
     fn cargo_build(&self) -> Invocation {
         let profile = &self.preset.build.profile.value;
         let features = &self.preset.build.features;
-        let mut invocation = staged_cargo(self.workspace, self.environment);
+        let mut invocation = self.cargo();
         invocation = match profile.as_str() {
             "release" => invocation.args(["build", "--release"]),
             profile => invocation.args(["build", "--profile", profile]),
@@ -188,26 +216,6 @@ impl RustBuild<'_> {
         {
             invocation = invocation.env("RUSTC_WRAPPER", launcher);
         }
-        if let Some((name, version)) = self.deployment_target() {
-            invocation = invocation.env(name, version);
-        }
-        if platform::is_apple(&self.preset.target) {
-            // A dependency compiles a few lines of Objective-C, from cargo's folder.
-            let flags: Vec<_> = path_names(self.workspace, self.environment)
-                .into_iter()
-                .map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()))
-                .map(|flag| quote(flag.as_ref()))
-                .collect();
-            let variable = format!("CFLAGS_{}", self.preset.target.replace('-', "_"));
-            invocation = invocation
-                .env("ZERO_AR_DATE", "1")
-                .env("CC_SHELL_ESCAPED_FLAGS", "1")
-                .env(&variable, flags.join(" "));
-        }
-        invocation = match self.toolchain {
-            Some(toolchain) => toolchain.cargo(invocation),
-            None => apple::cross_cargo(self.preset, self.cxx, invocation),
-        };
         if features.is_empty() {
             return invocation;
         }

@@ -64,8 +64,9 @@ fn a_release_holds_what_it_says_and_is_verified() {
     what_is_promised_is_in_it(&made.catalogue);
     a_wheel_says_what_it_needs(made);
     // The same check by others' tools.
-    let sums = Command::new("sha256sum").args(["--check", "--quiet", sums::NAME]);
-    let output = { sums }.current_dir(&dist).output().unwrap();
+    let mut check = Command::new("sha256sum");
+    let output =
+        check.args(["--check", "--quiet", sums::NAME]).current_dir(&dist).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     a_flipped_byte_is_named(&dist, made);
 }

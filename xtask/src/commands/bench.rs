@@ -15,7 +15,8 @@ use crate::rust_build::staged_cargo;
 pub struct Bench {
     #[command(flatten)]
     selection: Selection,
-    /// What to measure: the `runtime`, or `ci`, which are `cargo xtask ci`'s own parts
+    /// What to measure: the `runtime`; `host`, the kernels of the host device; or `ci`, which are
+    /// `cargo xtask ci`'s own parts
     #[arg(long, default_value = "runtime", value_name = "NAME")]
     suite: String,
     /// The Python whose PyTorch, or else numpy, is measured against [default: ETMETAL_PYTHON if it

@@ -39,9 +39,9 @@ pub struct Package {
     /// torch in the environment of the build (`cargo xtask export` brings it)
     #[arg(long, value_enum, value_name = "EXTENT")]
     r#try: Option<Extent>,
-    /// Where to
-    #[arg(long, default_value = "dist", value_name = "FOLDER")]
-    out: PathBuf,
+    /// Where to (default: dist in the repository)
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
     /// The members.json of an earlier release, to tell what grew
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
@@ -81,7 +81,8 @@ impl Package {
     fn make(&self) -> Result<bool> {
         let environment = Environment::current();
         let workspace = Workspace::find()?;
-        let out = std::path::absolute(&self.out)?;
+        let out = self.out.clone().unwrap_or_else(|| workspace.root.join("dist"));
+        let out = std::path::absolute(out)?;
         let before = self.before.as_deref().map(read_catalogue).transpose()?;
         let stages = self.stages(&workspace, &environment)?;
         if self.selection.dry_run {
@@ -165,7 +166,7 @@ impl Package {
             println!("IDENTICAL {name}");
         }
         if !lines.is_empty() {
-            println!("nothing was put into {}", self.out.display());
+            println!("nothing was put in place");
         }
         Ok(lines.is_empty())
     }

@@ -24,6 +24,7 @@ use crate::audit::image::OsVersion;
 use crate::environment::Environment;
 use crate::preset::Preset;
 use crate::process::Invocation;
+use crate::toolchain::{Installer, apple, cxx};
 use crate::venv::Lock;
 use crate::workspace::{Workspace, cargo};
 
@@ -107,7 +108,7 @@ pub fn make(
         repository,
         sources,
         locks: locks(root)?,
-        tools: tools(root, stages, environment)?,
+        tools: tools(workspace, stages, environment)?,
         presets: stages
             .iter()
             .map(|staged| (staged.target.name.into(), resolution(staged)))
@@ -270,33 +271,47 @@ fn locks(root: &Path) -> Result<BTreeMap<String, String>> {
 
 /// The tools that were used, with the first line of what they say of their version.
 fn tools(
-    root: &Path,
+    workspace: &Workspace,
     stages: &[Staged],
     environment: &Environment,
 ) -> Result<BTreeMap<String, String>> {
-    let first_line = |command: Invocation| -> Result<String> {
-        Ok(command.read()?.lines().next().unwrap_or_default().to_owned())
-    };
+    let root = &workspace.root;
     let mut tools = BTreeMap::new();
     tools.insert("cargo".into(), first_line(cargo(root).arg("--version"))?);
     let rustc = Invocation::new("rustc").cwd(root).arg("--version");
     tools.insert("rustc".into(), first_line(rustc)?);
     let strip = Invocation::new(strip::program(environment)?).arg("--version");
     tools.insert("strip".into(), first_line(strip)?);
+    let lock = Lock::load(workspace, "zig")?;
+    let zig = lock.version_of("ziglang").context("the lock file names no ziglang")?;
     for staged in stages {
         let program = |name: &str| Invocation::new(staged.python.with_file_name(name));
         for name in ["python", "cmake", "ninja"] {
             tools.insert(name.into(), first_line(program(name).arg("--version"))?);
         }
-        let cxx = crate::toolchain::cxx::find(
-            environment,
-            staged.preset.toolchain.cxx.as_ref(),
-            crate::toolchain::Installer::detect(),
-        )?;
-        let name = format!("c++ for {}", staged.target.name);
-        tools.insert(name, first_line(Invocation::new(cxx).arg("--version"))?);
+        let (name, version) = compiler(staged, environment, zig)?;
+        tools.insert(format!("{name} for {}", staged.target.name), version);
     }
     Ok(tools)
+}
+
+/// The C++ compiler of a stage: for Apple's systems elsewhere it is zig's, which is pinned.
+fn compiler(
+    staged: &Staged,
+    environment: &Environment,
+    zig: &str,
+) -> Result<(&'static str, String)> {
+    let named = staged.preset.toolchain.cxx.as_ref();
+    if apple::is_cross(&staged.preset) && named.is_none() {
+        return Ok(("zig c++", zig.to_owned()));
+    }
+    let cxx = cxx::find(environment, named, Installer::detect())?;
+    Ok(("c++", first_line(Invocation::new(cxx).arg("--version"))?))
+}
+
+/// The first line of what a program says.
+fn first_line(command: Invocation) -> Result<String> {
+    Ok(command.read()?.lines().next().unwrap_or_default().to_owned())
 }
 
 /// Each setting of the preset with its value and what set it.

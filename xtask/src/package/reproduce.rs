@@ -24,7 +24,7 @@ const USER: &str = "somebody-else";
 
 impl Second {
     /// Copies the sources to another folder, of another length, with a target folder and a folder
-    /// of cargo of its own.
+    /// of cargo of its own. What git ignores there is not a change of the sources.
     ///
     /// # Errors
     /// The file system refuses.
@@ -37,7 +37,7 @@ impl Second {
         std::fs::create_dir_all(&home)?;
         copy_sources(&workspace.root, &root)?;
         link_cargo_home(&home, environment)?;
-        let target = root.join("built-here");
+        let target = root.join("target");
         std::fs::create_dir_all(target.join("debug"))?;
         // What cargo leaves in target folders: the orchestrator knows its own by it.
         let tag = "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag \
@@ -64,8 +64,8 @@ impl Second {
         epoch: Epoch,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<Files> {
-        let out = self.root.join("made");
-        let program = self.root.join("built-here/debug/xtask");
+        let out = self.root.join("dist");
+        let program = self.root.join("target/debug/xtask");
         let cargo_home = self.home.join(".cargo");
         // A shell sets the umask.
         let command = Invocation::new("sh")
@@ -143,13 +143,20 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
         .context("git tells which files are sources: --verify needs a git working copy")?;
     for path in list.split('\0').filter(|path| !path.is_empty()) {
         let (source, copy) = (from.join(path), to.join(path));
+        let folder = copy.parent().context("a file lies in a folder")?;
+        std::fs::create_dir_all(folder)?;
+        if let Ok(named) = std::fs::read_link(&source) {
+            if std::fs::read_link(&copy).ok().as_ref() != Some(&named) {
+                let _ = std::fs::remove_file(&copy);
+                std::os::unix::fs::symlink(&named, &copy)?;
+            }
+            continue;
+        }
         // A file that was removed and not yet committed.
         let Ok(bytes) = std::fs::read(&source) else { continue };
         if std::fs::read(&copy).is_ok_and(|old| old == bytes) {
             continue;
         }
-        let folder = copy.parent().context("a file lies in a folder")?;
-        std::fs::create_dir_all(folder)?;
         std::fs::copy(&source, &copy).with_context(|| format!("cannot copy {path}"))?;
     }
     let git = Invocation::new("git").cwd(from).args(["rev-parse", "--absolute-git-dir"]).read()?;

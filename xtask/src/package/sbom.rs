@@ -38,8 +38,10 @@ pub struct Part {
 }
 
 impl Part {
+    /// A file is told from one of its name for another system by its hash.
     fn reference(&self) -> String {
-        self.url.clone().unwrap_or_else(|| format!("file:{}", self.name))
+        let hash = self.sha256.as_deref().unwrap_or_default();
+        self.url.clone().unwrap_or_else(|| format!("file:{}#{hash}", self.name))
     }
 }
 

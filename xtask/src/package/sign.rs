@@ -97,3 +97,64 @@ pub fn check(sums: &Path, key: &Path, environment: &Environment) -> Result<()> {
     };
     command.arg(sums).read().context("the signature of SHA256SUMS does not hold").map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::venv::tests::FakePrograms;
+
+    /// Signs by a hash of key and file.
+    const MINISIGN: &str = r#"
+        while [ $# -gt 0 ]; do
+          case "$1" in
+            -S|-V|-q) mode="$mode$1"; shift;;
+            -s|-p) key=$2; shift 2;;
+            -x) signature=$2; shift 2;;
+            -t) shift 2;;
+            -m) file=$2; shift 2;;
+          esac
+        done
+        sum=$(cat "$key" "$file" | /usr/bin/sha256sum)
+        case "$mode" in
+          -S) echo "$sum" >"$signature";;
+          *) [ "$sum" = "$(cat "$signature")" ] || { echo 'Signature verification failed' >&2; exit 1; };;
+        esac"#;
+
+    #[test]
+    fn what_was_signed_by_a_key_holds_for_that_key_and_text_alone() {
+        let fake = FakePrograms::new();
+        let environment = fake.environment().with(
+            "PATH",
+            std::env::join_paths([fake.folder(), Path::new("/usr/bin"), Path::new("/bin")])
+                .unwrap(),
+        );
+        let (key, other, sums) = (fake.path("key"), fake.path("other"), fake.path(sums::NAME));
+        std::fs::write(&key, "untrusted comment: key").unwrap();
+        std::fs::write(&other, "untrusted comment: another").unwrap();
+        std::fs::write(&sums, "sums").unwrap();
+        let check = |key: &Path| check(&sums, key, &environment).map_err(|e| format!("{e:#}"));
+        let error = check(&key).unwrap_err();
+        assert!(
+            error.ends_with(
+                "SHA256SUMS.minisig is not there: the release is not signed by minisign"
+            )
+        );
+        fake.program("minisign", MINISIGN);
+        let (name, signature) = sign(b"sums", &key, &environment).unwrap();
+        assert_eq!(name, "SHA256SUMS.minisig");
+        std::fs::write(fake.path(&name), signature).unwrap();
+        check(&key).unwrap();
+        assert!(check(&other).unwrap_err().contains("Signature verification failed"));
+        std::fs::write(&sums, "others").unwrap();
+        assert!(check(&key).unwrap_err().starts_with("the signature of SHA256SUMS does not hold"));
+    }
+
+    #[test]
+    fn a_key_whose_tool_is_missing_is_told() {
+        let fake = FakePrograms::new();
+        let key = fake.path("cosign.key");
+        std::fs::write(&key, "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----").unwrap();
+        let error = sign(b"", &key, &fake.environment()).unwrap_err().to_string();
+        assert_eq!(error, "cosign is not installed, and the key is for it");
+    }
+}

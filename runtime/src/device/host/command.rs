@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::recording::Recording;
-use crate::Result;
 use crate::device::{BufferRef, CommandBuffer, Dispatch, Executable, Operand, Submission};
 use crate::profile::Work;
+use crate::{Error, Result};
 
 /// Records commands for the host device.
 #[derive(Debug)]
@@ -72,20 +72,36 @@ impl CommandBuffer for HostCommandBuffer {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Box<dyn Submission>> {
-        let outcome = self.recording.run(&self.device.threads, &self.device.arenas);
-        Ok(Box::new(HostSubmission { outcome }))
+        Ok(match self.recording.run(&self.device.threads, &self.device.arenas) {
+            // Without a size, so that the box allocates nothing.
+            Ok(()) => Box::new(Succeeded),
+            Err(error) => Box::new(Failed { error }),
+        })
     }
 }
 
 /// Work that has run.
 #[derive(Debug)]
-struct HostSubmission {
-    outcome: Result<()>,
+struct Succeeded;
+
+impl Submission for Succeeded {
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn is_done(&self) -> bool {
+        true
+    }
 }
 
-impl Submission for HostSubmission {
+/// Work that has run up to the command that failed.
+#[derive(Debug)]
+struct Failed {
+    error: Error,
+}
+
+impl Submission for Failed {
     fn wait(&mut self) -> Result<()> {
-        self.outcome.clone()
+        Err(self.error.clone())
     }
     fn is_done(&self) -> bool {
         true

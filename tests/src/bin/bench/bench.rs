@@ -44,6 +44,11 @@ impl Bench {
         format!("device: {} ({} threads)\npeer: {peer}", self.host.name(), self.most)
     }
 
+    /// Whether the peer has PyTorch.
+    pub fn has_pytorch(&self) -> bool {
+        self.peers.values().any(|peer| peer.describe().starts_with("PyTorch"))
+    }
+
     pub fn device(&self) -> Arc<dyn Device> {
         self.host.clone()
     }

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// A turn takes at least this long: short work is repeated within it. Short against the time that
-/// a system gives to a thread at once, so that on a busy machine some turns are undisturbed.
-const TURN: Duration = Duration::from_millis(5);
+/// A turn takes at least this long: short work is repeated within it, so that what the pause and
+/// the other side left cold - caches, sleeping threads, clocks - is a small part of it. Short
+/// enough that on a busy machine some turns are undisturbed.
+const TURN: Duration = Duration::from_millis(20);
 
 /// Between turns, so that threads of the other side that wait for work by spinning have gone to
-/// sleep.
-const PAUSE: Duration = Duration::from_millis(2);
+/// sleep: those of GNU's OpenMP, which PyTorch uses, spin for several milliseconds.
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// Turns of slow work end after this long, but for the first three.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);

@@ -49,6 +49,9 @@ fn measure(suite: &str, filter: &str) -> Result<()> {
     }
     let mut bench = Bench::new()?;
     println!("{}", bench.describe());
+    if suite == "host" && !bench.has_pytorch() {
+        bail!("the suite `host` needs a Python with PyTorch: name it with `--python FILE`");
+    }
     table::print_header();
     let mut summary = table::Summary::default();
     for row in rows(bench.threads()) {

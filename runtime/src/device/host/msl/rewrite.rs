@@ -146,9 +146,9 @@ pub(crate) fn rewrite(
 fn error_functions(tokens: &[Token<'_>]) -> impl Iterator<Item = Replacement> {
     const CALL: [&str; 6] = ["c10", "::", "metal", "::", "erf", "("];
     let calls = tokens.windows(CALL.len()).enumerate();
-    calls
-        .filter(|(_, words)| words.iter().zip(CALL).all(|(token, word)| token.is(word)))
-        .map(|(at, _)| Replacement { tokens: at..at + CALL.len() - 1, text: "MSL_ERF".to_owned() })
+    calls.filter(|(_, words)| words.iter().zip(CALL).all(|(token, word)| token.is(word))).map(
+        |(at, _)| Replacement { tokens: at..at + CALL.len() - 1, text: "MSL_MATH::erf".to_owned() },
+    )
 }
 
 fn edit(tokens: &[Token<'_>], range: Range<usize>, replacement: String) -> Edit {

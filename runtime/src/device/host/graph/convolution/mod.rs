@@ -156,6 +156,18 @@ impl<T: Real> Views<T> {
         self.input.wrapping_offset(channel.wrapping_mul(self.in_channel))
     }
 
+    /// What the sums of a channel of the result start with.
+    ///
+    /// # Safety
+    /// The bias lies inside a live buffer; the channel is one of the result.
+    unsafe fn bias_of(&self, channel: usize) -> f32 {
+        match self.bias {
+            // SAFETY: there is a bias for every channel.
+            Some((start, step)) => unsafe { start.offset(channel as isize * step).read() }.to_f32(),
+            None => 0.0,
+        }
+    }
+
     /// The first weight of a channel of the result.
     fn weight_of(&self, channel: usize) -> *const T {
         let (group, within) = (channel / self.out_channels, channel % self.out_channels);
@@ -238,8 +250,12 @@ impl Scratch {
         weights: &[f32],
     ) {
         let by_pixel = match method {
+            // SAFETY: the caller's promise.
+            Method::Window => unsafe {
+                return window::compute(&mut self.window, tile, views, weights);
+            },
             Method::Product => None,
-            Method::Window | Method::ByChannel => Some(false),
+            Method::ByChannel => Some(false),
             Method::ByPixel => Some(true),
         };
         // SAFETY: the caller's promise.
@@ -247,11 +263,9 @@ impl Scratch {
             let mut sums = Sums::start(std::mem::take(&mut self.sums), tile, views, by_pixel);
             match method {
                 Method::Product => product::add(&mut self.product, &mut sums, tile, views),
-                Method::Window => {
-                    window::add(&mut self.window, &mut sums, tile, views, weights);
-                }
                 Method::ByChannel => direct::add(&mut self.line, &mut sums, tile, views),
                 Method::ByPixel => direct::add_depthwise(&mut self.line, &mut sums, tile, views),
+                Method::Window => unreachable!("has no sums"),
             }
             sums.store(tile, views);
             self.sums = sums.values;

@@ -41,11 +41,8 @@ impl Sums {
             channels > 1 && views.out_channel < tile.lattice.out_step(&views.out_strides)
         });
         values.clear();
-        let bias = tile.channels.clone().map(|channel| match views.bias {
-            // SAFETY: there is a bias for every channel.
-            Some((start, step)) => unsafe { start.offset(channel as isize * step).read() }.to_f32(),
-            None => 0.0,
-        });
+        // SAFETY: the caller's promise.
+        let bias = tile.channels.clone().map(|channel| unsafe { views.bias_of(channel) });
         if by_pixel {
             values.extend(bias);
             values.reserve((tile.pixels - 1) * channels);
@@ -93,7 +90,7 @@ impl Sums {
 ///
 /// # Safety
 /// The elements lie inside a live buffer, and nobody else uses them.
-unsafe fn scatter<T: Real>(from: &[f32], to: *mut T, step: isize) {
+pub unsafe fn scatter<T: Real>(from: &[f32], to: *mut T, step: isize) {
     if step == 1 {
         // SAFETY: the elements lie one after the other.
         return T::pack(from, unsafe { std::slice::from_raw_parts_mut(to, from.len()) });

@@ -11,19 +11,28 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::super::matmul::Real;
 use super::lattice::{Lattice, Run};
-use super::tile::{Sums, Tile};
+use super::tile::{Tile, scatter};
 use super::{Geometry, Views};
 
 /// Channels and vectors of pixels whose sums are held at once: with a vector for each of the
-/// pixels and one for a weight as many registers as AVX2 has.
-const CHANNELS: usize = 4;
-const VECTORS: usize = 3;
+/// pixels and one for a weight one register less than AVX2 has, which compilers need to move
+/// values about without memory.
+pub const CHANNELS: usize = 6;
+const VECTORS: usize = 2;
 
-/// Lanes of a vector, at most.
+/// Vectors of pixels whose sums are held at once where a group has one channel.
+const VECTORS_OF_LONE: usize = 8;
+
+/// Lanes of a vector, and pixels of a strip, at most.
 const MOST_LANES: usize = 16;
+const MOST_STRIP: usize = VECTORS_OF_LONE * MOST_LANES;
 
 /// Numbers of a window, at most: with the sums they stay in the second level cache.
 const MOST_WINDOW: usize = 48 << 10;
+
+/// Terms that are added at once, about: what a strip needs of the window and of the weights stays
+/// in the first level cache.
+const TERMS_AT_ONCE: usize = 288;
 
 /// Whether a lattice can be computed from a window.
 pub fn suits<T>(lattice: &Lattice, views: &Views<T>) -> bool {
@@ -34,7 +43,12 @@ pub fn suits<T>(lattice: &Lattice, views: &Views<T>) -> bool {
         && lattice.in_step(&views.in_strides) == 1
 }
 
-/// The weights of every lattice in the order of their use: for each group, each [`CHANNELS`]
+/// Channels of the result that are computed at once, of a group with so many.
+fn channels_of_block(channels: usize) -> usize {
+    if channels == 1 { 1 } else { CHANNELS }
+}
+
+/// The weights of every lattice in the order of their use: for each group, each block of
 /// channels of the result, each tap in depth, each input channel, each tap in height and width,
 /// the weights of those channels.
 #[derive(Debug)]
@@ -70,18 +84,19 @@ fn terms<T>(lattice: &Lattice, views: &Views<T>) -> usize {
 /// # Safety
 /// As for [`Weights::gather`].
 unsafe fn gather_lattice<T: Real>(lattice: &Lattice, groups: usize, views: &Views<T>) -> Vec<f32> {
-    let blocks = views.out_channels.div_ceil(CHANNELS);
+    let at_once = channels_of_block(views.out_channels);
+    let blocks = views.out_channels.div_ceil(at_once);
     let terms = terms(lattice, views);
-    let mut values = vec![0.0; groups * blocks * terms * CHANNELS];
+    let mut values = vec![0.0; groups * blocks * terms * at_once];
     if terms == 0 {
         return values;
     }
     let offsets = lattice.tap_offsets(&views.weight_taps);
-    for (index, block) in values.chunks_exact_mut(terms * CHANNELS).enumerate() {
-        let (group, first) = (index / blocks, index % blocks * CHANNELS);
-        for within in first..(first + CHANNELS).min(views.out_channels) {
+    for (index, block) in values.chunks_exact_mut(terms * at_once).enumerate() {
+        let (group, first) = (index / blocks, index % blocks * at_once);
+        for within in first..(first + at_once).min(views.out_channels) {
             let weight = views.weight_of(group * views.out_channels + within);
-            let mut to = block[within - first..].iter_mut().step_by(CHANNELS);
+            let mut to = block[within - first..].iter_mut().step_by(at_once);
             for of_depth in offsets.chunks_exact(plane_taps(lattice)) {
                 for channel in 0..views.in_channels as isize {
                     for (tap, to) in of_depth.iter().zip(&mut to) {
@@ -103,31 +118,29 @@ pub struct Scratch {
     sums: Vec<f32>,
 }
 
-/// Adds the products of a tile, whose channels are in one group and whose sums lie by channels,
-/// to its sums. `weights` are those of the lattice.
+/// Computes a tile whose channels are in one group. `weights` are those of the lattice.
 ///
 /// # Safety
-/// The views lie inside live buffers.
-pub unsafe fn add<T: Real>(
+/// The views lie inside live buffers, and nobody else uses the tile's part of the result.
+pub unsafe fn compute<T: Real>(
     scratch: &mut Scratch,
-    sums: &mut Sums,
     tile: &Tile<'_>,
     views: &Views<T>,
     weights: &[f32],
 ) {
     let terms = terms(tile.lattice, views);
-    if terms == 0 {
-        return;
-    }
     let group = tile.channels.start / views.out_channels;
-    let blocks = views.out_channels.div_ceil(CHANNELS);
-    let first = group * blocks + tile.channels.start % views.out_channels / CHANNELS;
-    let weights = &weights[first * terms * CHANNELS..];
+    let at_once = channels_of_block(views.out_channels);
+    let blocks = views.out_channels.div_ceil(at_once);
+    let first = group * blocks + tile.channels.start % views.out_channels / at_once;
+    let weights = &weights[first * terms * at_once..];
     for runs in tile.runs.chunk_by(|a, b| a.outer[..2] == b.outer[..2]) {
         let band = Band::new(tile.lattice, runs);
         // SAFETY: the caller's promise.
-        unsafe { band.compute(scratch, tile, views, weights, terms) };
-        band.add_to(sums, &scratch.sums, tile);
+        unsafe {
+            band.compute(scratch, tile, views, weights, terms);
+            band.store(&scratch.sums, tile, views);
+        }
     }
 }
 
@@ -191,12 +204,12 @@ impl<'a> Band<'a> {
 
     /// From a plane of the window to the next: vectors may reach beyond the last pixel.
     fn plane_size(&self) -> usize {
-        self.rows * self.width + VECTORS * MOST_LANES
+        self.rows * self.width + MOST_STRIP
     }
 
     /// From the sums of a channel to those of the next.
     fn sums_size(&self) -> usize {
-        self.len.next_multiple_of(VECTORS * MOST_LANES)
+        self.len.next_multiple_of(MOST_STRIP)
     }
 
     /// Sums up all terms in the scratch memory.
@@ -212,13 +225,20 @@ impl<'a> Band<'a> {
         terms: usize,
     ) {
         let Scratch { window, sums } = scratch;
-        let blocks = tile.channels.len().div_ceil(CHANNELS);
+        let at_once = channels_of_block(views.out_channels);
+        let blocks = tile.channels.len().div_ceil(at_once);
         sums.clear();
-        sums.resize(blocks * CHANNELS * self.sums_size(), 0.0);
+        for channel in tile.channels.clone() {
+            // SAFETY: the caller's promise.
+            let bias = unsafe { views.bias_of(channel) };
+            sums.resize(sums.len() + self.sums_size(), bias);
+        }
+        sums.resize(blocks * at_once * self.sums_size(), 0.0);
         let group = tile.channels.start / views.out_channels;
         let input = views.input_of(group);
         let planes = self.planes(tile.lattice, views);
-        for planes in planes.chunks((MOST_WINDOW / self.plane_size()).max(1)) {
+        let most = (MOST_WINDOW / self.plane_size()).min(TERMS_AT_ONCE / self.distances.len());
+        for planes in planes.chunks(most.max(1)) {
             window.resize(planes.len() * self.plane_size(), 0.0);
             for (plane, to) in planes.iter().zip(window.chunks_exact_mut(self.plane_size())) {
                 // SAFETY: the plane is one of the input.
@@ -233,6 +253,7 @@ impl<'a> Band<'a> {
                 weights,
                 terms,
                 blocks,
+                lone: at_once == 1,
             });
         }
     }
@@ -287,18 +308,20 @@ impl<'a> Band<'a> {
         }
     }
 
-    /// Adds what was summed up to the tile's sums.
-    fn add_to(&self, to: &mut Sums, sums: &[f32], tile: &Tile<'_>) {
+    /// Rounds the sums into the result.
+    ///
+    /// # Safety
+    /// As for [`compute`].
+    unsafe fn store<T: Real>(&self, sums: &[f32], tile: &Tile<'_>, views: &Views<T>) {
         let top = self.runs[0].outer[2];
-        for (channel, sums) in
-            sums.chunks_exact(self.sums_size()).take(tile.channels.len()).enumerate()
-        {
+        let step = tile.lattice.out_step(&views.out_strides);
+        for (channel, sums) in tile.channels.clone().zip(sums.chunks_exact(self.sums_size())) {
+            let first = channel as isize * views.out_channel;
             for run in self.runs {
                 let at = (run.outer[2] - top) * self.width + run.inner.start - self.first;
-                let to = &mut to.values[channel * tile.pixels..][run.pixels()];
-                for (to, sum) in to.iter_mut().zip(&sums[at..]) {
-                    *to += sum;
-                }
+                let to = tile.lattice.out_offset(run, &views.out_strides) + first;
+                // SAFETY: pixels and channels are those of the result.
+                unsafe { scatter(&sums[at..][..run.inner.len()], views.out.offset(to), step) };
             }
         }
     }
@@ -313,6 +336,8 @@ struct Multiply<'a> {
     weights: &'a [f32],
     terms: usize,
     blocks: usize,
+    /// Whether the blocks are single channels.
+    lone: bool,
 }
 
 impl WithSimd for Multiply<'_> {
@@ -320,31 +345,43 @@ impl WithSimd for Multiply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Multiply { band, planes, window, sums, weights, terms, blocks } = self;
-        let pixels = VECTORS * size_of::<S::f32s>() / size_of::<f32>();
+        if self.lone {
+            self.add::<S, 1, VECTORS_OF_LONE>(simd);
+        } else {
+            self.add::<S, CHANNELS, VECTORS>(simd);
+        }
+    }
+}
+
+impl Multiply<'_> {
+    /// Adds the terms to blocks of `C` channels, in strips of `V` vectors.
+    #[inline(always)]
+    fn add<S: Simd, const C: usize, const V: usize>(self, simd: S) {
+        let Multiply { band, planes, window, sums, weights, terms, blocks, .. } = self;
+        let pixels = V * size_of::<S::f32s>() / size_of::<f32>();
         let (plane_size, sums_size) = (band.plane_size(), band.sums_size());
-        let weights = &weights[..blocks * terms * CHANNELS];
+        let weights = &weights[..blocks * terms * C];
         // The elements of a strip of pixels are used for all channels while they are near.
         for strip in (0..band.len).step_by(pixels) {
             for block in 0..blocks {
-                let sums = &mut sums[block * CHANNELS * sums_size..][..CHANNELS * sums_size];
-                let of_block = &weights[block * terms * CHANNELS..][..terms * CHANNELS];
+                let sums = &mut sums[block * C * sums_size..][..C * sums_size];
+                let of_block = &weights[block * terms * C..][..terms * C];
                 let first = sums.as_mut_ptr();
                 // SAFETY: vectors lie inside the rows of sums, which are a multiple of any strip.
                 let sum = |channel: usize, vector: usize| unsafe {
                     first.add(channel * sums_size + strip).cast::<S::f32s>().add(vector)
                 };
-                let mut held: [[S::f32s; VECTORS]; CHANNELS] = std::array::from_fn(|c| {
+                let mut held: [[S::f32s; V]; C] = std::array::from_fn(|c| {
                     // SAFETY: as above.
                     std::array::from_fn(|v| unsafe { sum(c, v).read_unaligned() })
                 });
                 for (plane, elements) in planes.iter().zip(window.chunks_exact(plane_size)) {
                     let elements = &elements[band.first + strip..];
-                    let weights = of_block[plane.term * CHANNELS..].chunks_exact(CHANNELS);
+                    let weights = of_block[plane.term * C..].chunks_exact(C);
                     for (&distance, weights) in band.distances.iter().zip(weights) {
                         debug_assert!(distance + pixels <= elements.len());
                         // SAFETY: a plane has room for a strip from every pixel of the window.
-                        let values: [S::f32s; VECTORS] = std::array::from_fn(|v| unsafe {
+                        let values: [S::f32s; V] = std::array::from_fn(|v| unsafe {
                             let start = elements.as_ptr().add(distance).cast::<S::f32s>();
                             start.add(v).read_unaligned()
                         });

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lattice::Lattice;
+use super::lattice::{DIMENSIONS, Lattice};
 use super::{Geometry, Views, window};
 use crate::device::host::threads::Threads;
 
@@ -28,7 +28,9 @@ const LEAST_CHANNELS: usize = 16;
 /// The same for tiles from windows, which are copied anew for each cut of channels, with rows
 /// that neighbouring tiles share.
 const MOST_PIXELS_BY_WINDOW: usize = 512;
-const MOST_CHANNELS_BY_WINDOW: usize = 128;
+const MOST_CHANNELS_BY_WINDOW: usize = 21 * window::CHANNELS;
+/// The same for groups of one channel.
+const MOST_PIXELS_OF_LONE: usize = 4096;
 /// The same for tiles whose channels are computed one at a time: the sums of as many pixels and
 /// channels stay in the first level cache.
 const MOST_PIXELS_BY_CHANNEL: usize = 512;
@@ -70,10 +72,19 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(before: usize, lattice: &Lattice, most: usize) -> Cut {
+    /// Cuts images into parts of at most `most` pixels: of whole rows if `by_rows`, as far as they
+    /// are short enough.
+    fn new(before: usize, lattice: &Lattice, most: usize, by_rows: bool, threads: usize) -> Cut {
         let (image, images) = (lattice.image(), lattice.images());
-        let parts = image.div_ceil(most).max(1);
-        let pixels_of_tile = image.div_ceil(parts).next_multiple_of(16).min(image.max(1));
+        let mut parts = image.div_ceil(most).max(1);
+        if parts > 1 {
+            // As many for each thread.
+            parts = parts.next_multiple_of(threads);
+        }
+        let row = lattice.axes[DIMENSIONS - 1].count;
+        let step = if by_rows && (1..=most).contains(&row) { row } else { 16 };
+        let pixels_of_tile = image.div_ceil(parts).next_multiple_of(step);
+        let pixels_of_tile = pixels_of_tile.min(most / step * step).min(image.max(1));
         let images_of_tile =
             if parts > 1 { 1 } else { (most / image.max(1)).clamp(1, images.max(1)) };
         Cut { before, image, images, pixels_of_tile, images_of_tile }
@@ -118,14 +129,15 @@ impl Work {
         let cost = geometry.lattices.iter().map(cost_of).fold(1, usize::saturating_add);
         // Several shares a thread, so that all end at about the same time.
         let shares = (cost / least).min(4 * threads.count());
-        let (mut pixels_of_tile, most_channels) = most(method);
+        let (mut pixels_of_tile, most_channels) = most(method, views.out_channels);
+        let step = if method == Method::Window { window::CHANNELS } else { 16 };
         let mut channels_of_tile = channels.clamp(1, most_channels);
         loop {
-            let work =
-                Work::cut(geometry, method, [channels, groups], pixels_of_tile, channels_of_tile);
+            let of_tile = [pixels_of_tile, channels_of_tile];
+            let work = Work::cut(geometry, method, [channels, groups], of_tile, threads.count());
             let tiles = work.tiles();
             let (fewer_pixels, fewer_channels) =
-                (pixels_of_tile / 2, (channels_of_tile / 2).next_multiple_of(16));
+                (pixels_of_tile / 2, (channels_of_tile / 2).next_multiple_of(step));
             if tiles < shares && fewer_pixels >= LEAST_PIXELS {
                 pixels_of_tile = fewer_pixels;
             } else if tiles < shares
@@ -143,14 +155,14 @@ impl Work {
         geometry: &Geometry,
         method: Method,
         [channels, groups]: [usize; 2],
-        pixels_of_tile: usize,
-        channels_of_tile: usize,
+        [pixels_of_tile, channels_of_tile]: [usize; 2],
+        threads: usize,
     ) -> Work {
         let mut work =
             Work { method, chunk: 1, lattices: Vec::new(), channels, channels_of_tile, groups };
         let mut before = 0;
         for lattice in &geometry.lattices {
-            let cut = Cut::new(before, lattice, pixels_of_tile);
+            let cut = Cut::new(before, lattice, pixels_of_tile, method == Method::Window, threads);
             before += cut.tiles() * work.cuts_of_channels();
             work.lattices.push(cut);
         }
@@ -181,9 +193,10 @@ impl Work {
     }
 }
 
-/// Pixels and channels of a tile, at most.
-fn most(method: Method) -> (usize, usize) {
+/// Pixels and channels of a tile, at most, where groups have so many channels.
+fn most(method: Method, channels: usize) -> (usize, usize) {
     match method {
+        Method::Window if channels == 1 => (MOST_PIXELS_OF_LONE, 1),
         Method::Product | Method::ByPixel => (MOST_PIXELS, MOST_CHANNELS),
         Method::Window => (MOST_PIXELS_BY_WINDOW, MOST_CHANNELS_BY_WINDOW),
         Method::ByChannel => (MOST_PIXELS_BY_CHANNEL, MOST_CHANNELS_BY_CHANNEL),
@@ -195,10 +208,10 @@ fn method<T>(geometry: &Geometry, views: &Views<T>) -> Method {
     let pointwise = geometry.lattices.iter().all(|lattice| lattice.taps.len() <= 1);
     if depthwise && views.in_channel == 1 {
         Method::ByPixel
-    } else if views.out_channels <= FEW_CHANNELS && (depthwise || !pointwise) {
-        Method::ByChannel
     } else if geometry.lattices.iter().all(|lattice| window::suits(lattice, views)) {
         Method::Window
+    } else if views.out_channels <= FEW_CHANNELS && (depthwise || !pointwise) {
+        Method::ByChannel
     } else {
         Method::Product
     }
@@ -217,7 +230,7 @@ mod tests {
             ([1, 70, 40, 33], [1, 3, 40, 33], [70, 3, 1, 1], 1, false, 1, Method::Product),
             ([2, 600, 3, 7], [2, 600, 3, 7], [600, 300, 3, 3], 1, false, 2, Method::Window),
             ([1, 70, 40, 33], [1, 3, 40, 33], [70, 3, 3, 3], 1, false, 1, Method::Window),
-            ([40, 20, 2, 5], [40, 20, 2, 5], [20, 1, 3, 3], 1, false, 20, Method::ByChannel),
+            ([40, 20, 2, 5], [40, 20, 2, 5], [20, 1, 3, 3], 1, false, 20, Method::Window),
             ([3, 6, 31, 21], [3, 6, 10, 7], [6, 3, 4, 4], 3, true, 2, Method::ByChannel),
             ([3, 16, 31, 21], [3, 6, 10, 7], [6, 16, 3, 3], 3, true, 1, Method::Product),
         ] {
@@ -243,7 +256,7 @@ mod tests {
                     geometry.lattices.iter().map(|lattice| vec![0; size(lattice)]).collect();
                 for index in 0..work.tiles() {
                     let (lattice, pixels, of_tile) = work.tile(index);
-                    let (most_pixels, most_channels) = most(method);
+                    let (most_pixels, most_channels) = most(method, views.out_channels);
                     assert!(pixels.len() <= most_pixels && of_tile.len() <= most_channels);
                     for pixel in pixels {
                         for channel in of_tile.clone() {

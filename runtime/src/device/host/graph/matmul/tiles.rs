@@ -16,6 +16,11 @@ const TILE_COLUMNS: usize = 256;
 pub(in super::super) const WORK_FOR_SLEEPING: usize = 1 << 20;
 pub(in super::super) const WORK_FOR_AWAKE: usize = 1 << 17;
 
+/// Multiplications of a tile of `gemm` from which packing both operands anew for each of more
+/// tiles costs little, and several tiles for each thread even out what else the cores do.
+const WORK_TO_SHARE: usize = 1 << 27;
+const TILES_OF_THREAD: usize = 4;
+
 /// What reading or writing an element costs, in multiplications: a product with a vector is all
 /// memory traffic.
 const COST_OF_ELEMENT: usize = 8;
@@ -43,8 +48,11 @@ impl Tiles {
     ) -> Tiles {
         let (rows, columns) = (out.rows, out.columns);
         let least = if threads.is_warm() { WORK_FOR_AWAKE } else { WORK_FOR_SLEEPING };
-        let shares = (batches * cost(rows, columns, terms)).div_ceil(least).min(threads.count());
+        let work = batches.saturating_mul(cost(rows, columns, terms));
+        let shares = work.div_ceil(least).min(threads.count());
         let (tile_rows, tile_columns) = if dtype == DType::F32 {
+            let most = work / WORK_TO_SHARE;
+            let shares = if shares > 1 { most.clamp(shares, shares * TILES_OF_THREAD) } else { 1 };
             tiles_for_gemm(rows, columns, shares.div_ceil(batches))
         } else {
             let across = columns.div_ceil(shares).next_multiple_of(16);
@@ -147,7 +155,8 @@ mod tests {
             tiles.total().div_ceil(tiles.chunk)
         };
         assert_eq!(tiles(8, 64, 64), 1);
-        assert_eq!(tiles(1024, 1024, 1024), 4);
+        assert_eq!(tiles(512, 512, 512), 4);
+        assert_eq!(tiles(1024, 1024, 1024), 8, "several for each thread");
         assert_eq!(tiles(1, 2048, 2048), 4, "a product with a vector is shared out by columns");
     }
 }

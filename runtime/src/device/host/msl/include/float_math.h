@@ -344,9 +344,9 @@ MSL_INLINE float tanh(float x) {
 // The error function, as one rational function with the coefficients that Eigen uses. Calls of
 // c10::metal::erf in generated kernels become calls of this one (see rewrite.rs).
 #ifdef MSL_PRECISE
-#define MSL_ERF c10::metal::erf
+#define MSL_MATH c10::metal
 #else
-#define MSL_ERF msl::erf
+#define MSL_MATH msl
 #endif
 MSL_INLINE float erf(float x) {
   float c = x > 4.0f ? 4.0f : x;

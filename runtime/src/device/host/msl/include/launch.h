@@ -30,7 +30,7 @@ struct Thread {
   uint3 group;        // threadgroup_position_in_grid
   uint3 group_size;   // threads_per_threadgroup, smaller for groups at the edge
   uint index;         // thread_index_in_threadgroup
-  uint split_base;    // of a split index
+  int split_base, split_rest;  // of a split index
 };
 
 MSL_INLINE uint simdgroups_of(uint threads) { return (threads + simd_width - 1) / simd_width; }
@@ -104,7 +104,7 @@ template <uint Width, bool Tiled, class Binding>
 struct Argument<SplitIndex<Width, Tiled>, Binding> {
   MSL_INLINE Argument(const Launch*) {}
   MSL_INLINE SplitIndex<Width, Tiled> get(const Thread& t) const {
-    return {t.split_base, t.in_grid.x - t.split_base};
+    return {t.split_base, t.split_rest};
   }
 };
 template <class T, uint Index>
@@ -205,28 +205,31 @@ struct Run {
       const uint y = (uint)(row % height), z = (uint)(row / height);
       const ulong left = end - begin;
       const uint count = width - x_begin < left ? width - x_begin : (uint)left;
-      const auto call = [&](uint x, uint split_base) __attribute__((always_inline)) {
-        Thread t;
-        t.launch = l;
-        t.context = nullptr;
-        t.in_grid = uint3(x, y, z);
-        t.group = uint3(x / group.x, y / group.y, z / group.z);
-        t.in_group = uint3(x % group.x, y % group.y, z % group.z);
-        t.group_size = uint3(at_most(group.x, width - t.group.x * group.x),
-                             at_most(group.y, height - t.group.y * group.y),
-                             at_most(group.z, l->grid[2] - t.group.z * group.z));
-        t.index = (t.in_group.z * t.group_size.y + t.in_group.y) * t.group_size.x + t.in_group.x;
-        t.split_base = split_base;
-        arguments.call(t, Kernel);
-      };
       if constexpr (Split::width != 0) {
-        split_loop<Split::width, Split::tiled>(
-            x_begin, x_begin + count, [&](uint base, uint rest) __attribute__((always_inline)) {
-              call(base + rest, base);
-            });
+        // Such a kernel knows no other place than its index. The index is given in two parts only:
+        // their sum, once formed without a sign, would hide that it does not wrap.
+        const auto body = [&](int base, int rest) __attribute__((always_inline)) {
+          Thread t = {};
+          t.split_base = base;
+          t.split_rest = rest;
+          arguments.call(t, Kernel);
+        };
+        split_loop<Split::width, Split::tiled>(x_begin, x_begin + count, body);
       } else {
 #pragma clang loop vectorize(assume_safety)
-        for (uint x = x_begin; x < x_begin + count; x++) call(x, 0);
+        for (uint x = x_begin; x < x_begin + count; x++) {
+          Thread t;
+          t.launch = l;
+          t.context = nullptr;
+          t.in_grid = uint3(x, y, z);
+          t.group = uint3(x / group.x, y / group.y, z / group.z);
+          t.in_group = uint3(x % group.x, y % group.y, z % group.z);
+          t.group_size = uint3(at_most(group.x, width - t.group.x * group.x),
+                               at_most(group.y, height - t.group.y * group.y),
+                               at_most(group.z, l->grid[2] - t.group.z * group.z));
+          t.index = (t.in_group.z * t.group_size.y + t.in_group.y) * t.group_size.x + t.in_group.x;
+          arguments.call(t, Kernel);
+        }
       }
       begin += count;
     }

@@ -18,19 +18,21 @@ namespace msl {
 // goes across rows of its input, so that several of its own rows at once use what was loaded.
 template <uint Width, bool Tiled>
 struct SplitIndex {
-  uint base, rest;
-  // In int, as the kernel's own indices: their sums do not wrap, and so are addresses in a row.
-  MSL_INLINE operator uint() const { return (uint)((int)base + (int)rest); }
+  // Each in a register of its own: two packed into one are not taken apart again when a call is
+  // inlined.
+  long base, rest;
+  // Sums in int, as the kernel's own indices: they do not wrap, and so are addresses in a row.
+  MSL_INLINE operator int() const { return (int)base + (int)rest; }
 };
 
 // By a multiple of Width.
 template <uint Width, bool Tiled>
 MSL_INLINE int operator%(SplitIndex<Width, Tiled> index, int divisor) {
-  return (int)(index.base % (uint)divisor) + (int)index.rest;
+  return (int)((uint)index.base % (uint)divisor) + (int)index.rest;
 }
 template <uint Width, bool Tiled>
 MSL_INLINE int operator/(SplitIndex<Width, Tiled> index, int divisor) {
-  return (int)(index.base / (uint)divisor);
+  return (int)((uint)index.base / (uint)divisor);
 }
 // In the place of c10::metal::floor_divide.
 template <uint Width, bool Tiled>
@@ -65,7 +67,8 @@ MSL_INLINE void split_loop(uint begin, uint end, const Body& body) {
         const uint behind = column + tile_columns < Width ? column + tile_columns : Width;
         for (uint row = 0; row < tile_rows; row++) {
 #pragma clang loop vectorize(assume_safety)
-          for (uint rest = column; rest < behind; rest++) body(base + row * Width, rest);
+          for (int rest = (int)column; rest < (int)behind; rest++)
+            body((int)(base + row * Width), rest);
         }
       }
       begin += tile_rows * Width;
@@ -73,7 +76,7 @@ MSL_INLINE void split_loop(uint begin, uint end, const Body& body) {
     }
     const uint count = Width - first < end - begin ? Width - first : end - begin;
 #pragma clang loop vectorize(assume_safety)
-    for (uint rest = first; rest < first + count; rest++) body(base, rest);
+    for (int rest = (int)first; rest < (int)(first + count); rest++) body((int)base, rest);
     begin += count;
   }
 }
