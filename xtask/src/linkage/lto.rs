@@ -75,13 +75,18 @@ impl Rustc<'_> {
             .args(["--edition=2024", "-Copt-level=1", "-Cpanic=abort", "-Cdebuginfo=0"])
             .args([format!("--crate-type={kind}"), format!("--crate-name={name}")])
             .args([format!("--target={}", self.target.triple), format!("-Clto={lto}")])
-            .arg(format!("-L{}", self.file("").display()))
             .args(more.iter().cloned())
+            // rustc asks xcrun otherwise.
+            .env("SDKROOT", self.lab.at("sdk"))
             .arg("-o")
             .arg(self.file(output))
             .arg(file)
             .read()
             .unwrap();
+    }
+
+    fn shims(&self) -> String {
+        format!("--extern=shims={}", self.file("libshims.rlib").display())
     }
 
     /// The compiler that links, with what it has to know of the target.
@@ -94,10 +99,10 @@ impl Rustc<'_> {
 
     fn library(&self) -> Image {
         let top = format!("{LIBRARY}{PANICS}");
-        self.compile("top", &top, "staticlib", "libtop.a", &[]);
+        self.compile("top", &top, "staticlib", "libtop.a", &[self.shims()]);
         let output = self.file("libetmetal");
         self.linker()
-            .args([if self.is_apple() { "-dynamiclib" } else { "-shared" }, "-nostdlib++"])
+            .arg(if self.is_apple() { "-dynamiclib" } else { "-shared" })
             .args(self.linkage().shared_library("libetmetal", &self.exports()))
             .args(self.linkage().whole_archive(&self.file("libtop.a")))
             .arg("-o")
@@ -111,7 +116,7 @@ impl Rustc<'_> {
         let linker = self.linker();
         let flags = linker.arguments().iter().map(|arg| arg.to_string_lossy().into_owned());
         let flags = flags.chain(self.linkage().program(&self.exports()));
-        let mut more = vec![format!("-Clinker={}", linker.program().display())];
+        let mut more = vec![self.shims(), format!("-Clinker={}", linker.program().display())];
         more.extend(flags.map(|flag| format!("-Clink-arg={flag}")));
         if !self.is_apple() {
             more.push("-Clink-arg=-lc".to_owned());

@@ -151,7 +151,7 @@ fn the_list_has_a_line_for_each_preset() {
     assert_eq!(text.lines().count(), folder.names().len());
     assert!(text.contains("ios-simulator   "), "{text}");
     let json: serde_json::Value = serde_json::from_str(&list_json(&documents).unwrap()).unwrap();
-    let ios = json.as_array().unwrap().iter().find(|entry| entry["name"] == "ios").unwrap();
-    assert_eq!(ios["hosts"], json!(["macos"]));
-    assert_eq!(ios["inherits"], json!(["metal"]));
+    let entry = json.as_array().unwrap().iter().find(|entry| entry["name"] == "metal-upstream");
+    assert_eq!(entry.unwrap()["hosts"], json!(["macos"]));
+    assert_eq!(entry.unwrap()["inherits"], json!(["base"]));
 }
