@@ -88,6 +88,7 @@ pub struct Arguments {
         value_name = "DEVICE",
         value_parser = ["metal", "host"],
         num_args = 0..=1,
+        require_equals = true,
         default_missing_value = "metal",
         conflicts_with_all = ["expected", "repeat", "save", "stats", "track", "checked"]
     )]

@@ -228,12 +228,12 @@ impl Trial<'_> {
         if !ended.success() {
             return Ok(Err(text));
         }
-        let program = text.lines().filter_map(|line| {
+        let mut programs = text.lines().filter_map(|line| {
             let message: serde_json::Value = serde_json::from_str(line).ok()?;
             let is_test = message["target"]["name"] == "metal";
             is_test.then(|| message["executable"].as_str().map(PathBuf::from))?
         });
-        Ok(Ok(program.last().context("cargo names no test program")?))
+        Ok(Ok(programs.next().context("cargo names no test program")?))
     }
 
     fn test(

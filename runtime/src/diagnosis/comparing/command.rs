@@ -45,7 +45,7 @@ enum Command {
         value: u8,
     },
     Run {
-        graph: Graph,
+        graph: Box<Graph>,
         operands: Vec<Operand>,
     },
 }
@@ -124,7 +124,7 @@ impl CommandBuffer for ComparingCommands {
             subject: graph.subject.clone(),
             reference: graph.reference.clone(),
         };
-        self.commands.push(Command::Run { graph, operands: operands.to_vec() });
+        self.commands.push(Command::Run { graph: Box::new(graph), operands: operands.to_vec() });
         Ok(())
     }
 

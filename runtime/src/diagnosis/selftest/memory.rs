@@ -26,6 +26,7 @@ pub fn checks() -> Vec<Planned> {
     ]
 }
 
+#[expect(clippy::mut_from_ref, reason = "a buffer is a reference to memory")]
 fn bytes(buffer: &BufferRef) -> &mut [u8] {
     // SAFETY: checks look at buffers only between the work of the device.
     unsafe { std::slice::from_raw_parts_mut(buffer.contents(), buffer.len()) }

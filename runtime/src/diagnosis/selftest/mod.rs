@@ -95,11 +95,14 @@ impl Session {
     }
 }
 
+/// Makes a check.
+type Make = Box<dyn Fn(&Session) -> Result<Measured>>;
+
 /// A check before it is made.
 struct Planned {
     group: &'static str,
     name: String,
-    check: Box<dyn Fn(&Session) -> Result<Measured>>,
+    check: Make,
 }
 
 /// Names a check.

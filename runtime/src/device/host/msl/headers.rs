@@ -24,6 +24,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("checked.h", include_str!("include/checked.h")),
     ("simdgroup.h", include_str!("include/simdgroup.h")),
     ("simdgroup_matrix.h", include_str!("include/simdgroup_matrix.h")),
+    ("collective.h", include_str!("include/collective.h")),
     ("fission.h", include_str!("include/fission.h")),
     ("address_spaces.h", include_str!("include/address_spaces.h")),
 ];

@@ -164,7 +164,7 @@ fn translate(source: &str, toolchain: &Toolchain) -> Result<(Vec<KernelInfo>, Tr
     strict::check(&tokens).map_err(|list| diagnostics::error(source, &list))?;
     let analysis = analyse(&tokens).map_err(|list| diagnostics::error(source, &list))?;
     let left_out = strict::twins(&tokens);
-    let shader = rewrite(&text, &tokens, &analysis, left_out);
+    let shader = rewrite(&text, &tokens, &analysis, left_out, toolchain.checked());
     let mut kernels = analysis.kernels;
     let fissions = kernels.iter_mut().map(|k| fission(&shader.text, k, toolchain)).collect();
     Ok((kernels, Translated { shader, fissions }))

@@ -77,12 +77,14 @@ pub(crate) fn normalise_markers(preprocessed: &str) -> String {
     text
 }
 
-/// Rewrites the preprocessed text whose tokens these are. The token ranges `left_out` go, too.
+/// Rewrites the preprocessed text whose tokens these are. The token ranges `left_out` go, too. If
+/// it is not `checked`, operations of a group whose threads all do the same are done by one.
 pub(crate) fn rewrite(
     text: &str,
     tokens: &[Token<'_>],
     analysis: &Analysis,
     left_out: Vec<Range<usize>>,
+    checked: bool,
 ) -> Rewritten {
     let mut edits = Vec::new();
     // Names that the shader itself declares: its own structs may have a member `rgb`.
@@ -124,6 +126,10 @@ pub(crate) fn rewrite(
         let token = &tokens[at];
         if is_color_swizzle(tokens, at) && !declared.contains(token.text) {
             edits.push(edit(tokens, at..at + 1, position_swizzle(token.text)));
+        } else if let Some(replacement) = fiber_operation(tokens, at)
+            && !checked
+        {
+            edits.push(edit(tokens, at..at + 1, replacement));
         } else if token.is("kernel") {
             edits.push(edit(tokens, at..at + 1, String::new()));
         } else if token.kind == Kind::Number
@@ -265,6 +271,17 @@ fn threadgroup_variables(tokens: &[Token<'_>], at: usize) -> Option<(usize, Stri
     }
 }
 
+/// The operation of `collective.h` to call in place of PyTorch's helper at `at`, in which each thread
+/// goes through the values of all.
+fn fiber_operation(tokens: &[Token<'_>], at: usize) -> Option<String> {
+    let operation = tokens[at].text.strip_prefix("threadgroup_")?;
+    let known = matches!(operation, "welford_reduce" | "welford_combine");
+    let path = ["c10", "::", "metal", "::"];
+    let start = at.checked_sub(path.len())?;
+    let qualified = tokens[start..at].iter().zip(path).all(|(token, part)| token.is(part));
+    (known && qualified).then(|| format!("fiber_{operation}"))
+}
+
 fn starts_statement(tokens: &[Token<'_>], at: usize) -> bool {
     at.checked_sub(1).is_none_or(|before| {
         matches!(tokens[before].text, ";" | "{" | "}" | ")" | ":" | "static" | "volatile" | "]")
@@ -279,7 +296,7 @@ mod tests {
 
     fn rewritten(source: &str) -> Rewritten {
         let tokens = lex(source).unwrap();
-        rewrite(source, &tokens, &analyse(&tokens).unwrap(), Vec::new())
+        rewrite(source, &tokens, &analyse(&tokens).unwrap(), Vec::new(), false)
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub(crate) fn synchronising_names<'s>(tokens: &[Token<'s>]) -> HashSet<&'s str> 
 
 /// Whether MSL's own function of this name lets threads wait for each other.
 pub(crate) fn is_synchronising_word(word: &str) -> bool {
-    matches!(word, "threadgroup" | "threadgroup_barrier" | "make_filled_simdgroup_matrix")
+    // The operations of `collective.h`, which stand in the text once it is rewritten.
+    let is_fiber_operation = word.starts_with("fiber_welford");
+    is_fiber_operation
+        || matches!(word, "threadgroup" | "threadgroup_barrier" | "make_filled_simdgroup_matrix")
         || is_simd_function(word)
 }
 

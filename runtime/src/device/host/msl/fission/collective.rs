@@ -21,7 +21,8 @@ pub(super) enum Kind {
 
 impl Kind {
     fn of(name: &str) -> Option<Kind> {
-        Some(match name.strip_prefix("threadgroup_")? {
+        let operation = name.strip_prefix("threadgroup_").or(name.strip_prefix("fiber_"))?;
+        Some(match operation {
             "sum" => Kind::Sum,
             "prod" => Kind::Product,
             "max" => Kind::Max,

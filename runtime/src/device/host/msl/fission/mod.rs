@@ -9,7 +9,11 @@
 //!
 //! 1. [`statement`] takes the body apart, [`effects`] tells what each statement writes and reads.
 //! 2. [`analyse`] makes a list of steps of it, or says why not.
-//! 3. [`emit`] writes the steps as C++ for `include/fission.h`.
+//! 3. Loops over more elements than there are threads ([`loops`]) become one loop over all of them
+//!    where [`gathering`] allows it; costly values of elements are kept for later ones ([`reuse`]).
+//! 4. [`emit`] writes the steps as C++ for `include/fission.h`: the phases of one threadgroup, with
+//!    the loops of [`gather`]; and where it [`pays`] those of neighbouring threadgroups
+//!    ([`columns`]).
 //!
 //! Whatever is not understood for certain is refused: the kernel then runs on fibers, as it does
 //! for a launch of another shape than its code asks for, which its entry finds out.
@@ -26,6 +30,7 @@ mod columns;
 mod effects;
 mod emit;
 mod gather;
+mod gathering;
 mod loops;
 mod pays;
 mod reuse;

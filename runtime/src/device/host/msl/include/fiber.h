@@ -58,6 +58,10 @@ struct Context {
   uint free_count, stack_count;
   void* worker_stack;  // where the worker waits for the end of the group
 
+  // What one thread has computed for all (collective.h).
+  metal::vec<float, 3> result;
+  bool has_result;
+
   ushort queue[2 * max_threads];  // runnable threads
   ushort free_stacks[max_threads];
   ushort stack_of[max_threads];
@@ -388,6 +392,7 @@ inline MSL_OUT_OF_LINE void run_group(Context* c) {
   c->next = 0;
   c->live = count;
   c->at_barrier = 0;
+  c->has_result = false;
   c->queue_head = c->queue_tail = 0;
   for (uint s = 0; s * simd_width < count; s++) {
     uint lanes = count - s * simd_width;

@@ -4,7 +4,7 @@
 // values that threads keep from one phase to the next, the operations of a whole group on such
 // arrays, and the walk over the threadgroups of a grid.
 #pragma once
-#include "simdgroup.h"
+#include "collective.h"
 
 #define MSL_ALWAYS_INLINE __attribute__((always_inline))
 // In front of the loop over the threads: they are independent between two waits.
@@ -174,14 +174,7 @@ MSL_INLINE metal::float3 welford(const T (&values)[Most], uint count) {
   return metal::float3(mean, reduce_same<Add, float>(distance, count), (float)count);
 }
 
-// The same of two sets of values; each is (mean, sum of squared distances, number).
-MSL_INLINE metal::float3 welford_pair(const metal::float3& a, const metal::float3& b) {
-  const float distance = b.x - a.x, weight = a.z + b.z;
-  const float part = weight != 0 ? b.z / weight : 0.0f;
-  return metal::float3(a.x + distance * part, a.y + b.y + distance * distance * a.z * part,
-                       weight);
-}
-// The same of many.
+// The same of many sets of values.
 template <uint Most>
 MSL_INLINE metal::float3 welford_combine(const metal::float3 (&sets)[Most], uint count) {
   constexpr uint width = 16;

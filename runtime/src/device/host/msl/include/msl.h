@@ -17,5 +17,6 @@
 #include "checked.h"
 #include "simdgroup.h"
 #include "simdgroup_matrix.h"
+#include "collective.h"
 #include "fission.h"
 #include "address_spaces.h"

@@ -2,6 +2,7 @@
 
 mod corpus;
 mod data;
+mod fibers;
 mod refused;
 
 use std::sync::Arc;

@@ -50,7 +50,7 @@ fn the_code_assembles_for_both_architectures() {
     let text = compile::preprocess(SOURCE, toolchain()).unwrap();
     let tokens = lex::lex(&text).unwrap();
     let analysis = kernels::analyse(&tokens).unwrap();
-    let shader = rewrite::rewrite(&text, &tokens, &analysis, Vec::new());
+    let shader = rewrite::rewrite(&text, &tokens, &analysis, Vec::new(), false);
     let unit = emit::translation_unit(&shader.text, &analysis.kernels[0], None);
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in headers::files() {
