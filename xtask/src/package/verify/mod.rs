@@ -63,7 +63,8 @@ impl Release {
     /// It is not there.
     fn read(&self, name: &str) -> Result<Vec<u8>> {
         let path = self.folder.join(name);
-        std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+        std::fs::read(&path)
+            .with_context(|| format!("cannot read {}, which {} names", path.display(), sums::NAME))
     }
 
     /// The files that tell about the others.

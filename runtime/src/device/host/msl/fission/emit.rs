@@ -129,8 +129,8 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         let stores = |w: &&Work<'a, 's>| {
             let writes = |n: &&'s str| !self.analysis.variables.contains_key(*n);
             w.effects.opaque
-                || w.effects.stored.iter().any(|n| writes(&n))
-                || w.effects.mutated.iter().any(|n| writes(&n))
+                || w.effects.stored.iter().any(|n| writes(n))
+                || w.effects.mutated.iter().any(|n| writes(n))
         };
         self.pending.iter().any(stores)
     }

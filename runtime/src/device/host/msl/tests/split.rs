@@ -47,7 +47,7 @@ fn the_results_are_those_without_it() {
             // An index that is used otherwise stays a number.
             let whole = kernel(&source(ty, sizes, load, "(void)xindex;\n"), "f");
             let all = sizes.iter().product::<u32>();
-            let input: Vec<f32> = (0..40_000u32).map(|n| (n * 7 % 2048) as f32).collect();
+            let input: Vec<f32> = (0..50_000u32).map(|n| (n * 7 % 2048) as f32).collect();
             for threads in [all, all - 1, all / 2 + 3, sizes[0] - 1, 1] {
                 let run = |native| {
                     let mut out = vec![u32::MAX; all as usize];

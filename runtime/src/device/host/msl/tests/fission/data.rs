@@ -91,8 +91,8 @@ impl Data {
         self.bytes.chunks(size(&self.ty)).map(number).collect()
     }
 
-    /// Compares with `expected`. With `any_order`, all that is not finite is the same.
-    pub(super) fn assert_close(&self, expected: &Data, any_order: bool, place: &str) {
+    /// Compares with `expected`, to the precision of the type for numbers of the size `scale` or more. With `any_order`, all that is not finite is the same.
+    pub(super) fn assert_close(&self, expected: &Data, any_order: bool, scale: f64, place: &str) {
         let tolerance = match &*self.ty {
             "float" => 1e-5,
             "half" => 2e-3,
@@ -103,7 +103,7 @@ impl Data {
             let same = a == b
                 || a.is_nan() && b.is_nan()
                 || any_order && !a.is_finite() && !b.is_finite()
-                || (a - b).abs() <= tolerance * b.abs().max(1.0);
+                || (a - b).abs() <= tolerance * b.abs().max(scale);
             assert!(same, "{place}[{at}]: {a} on loops, {b} on fibers");
         }
     }
