@@ -31,7 +31,9 @@ def _shaders(library: bytes) -> list[bytes]:
     parts = []
     at = library.find(b"kernel void generated_kernel")
     while at >= 0:
-        parts.append(library[library.rfind(b"\0", 0, at) + 1 : library.find(b"\0", at)])
+        # Text that begins with a newline, behind whatever the linker put there.
+        begin = library.find(b"\n", library.rfind(b"\0", 0, at))
+        parts.append(library[begin : library.find(b"\0", at)])
         at = library.find(b"kernel void generated_kernel", at + 1)
     return sorted(set(parts))
 
