@@ -127,7 +127,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
 
     fn pending_stores(&self) -> bool {
         let stores = |w: &&Work<'a, 's>| {
-            let writes = |n: &&'s str| !self.analysis.variables.contains_key(*n);
+            let writes = |n: &'s str| !self.analysis.variables.contains_key(n);
             w.effects.opaque
                 || w.effects.stored.iter().any(|n| writes(n))
                 || w.effects.mutated.iter().any(|n| writes(n))
