@@ -86,6 +86,8 @@ pub struct Extras {
     pub torch: Option<TorchSource>,
     /// The packages of `requirements-python-tests.txt`.
     pub python_tests: bool,
+    /// zig, for its headers of Apple's systems.
+    pub zig: bool,
     /// A prefix to install the stage into.
     pub install: Option<PathBuf>,
 }
@@ -101,6 +103,8 @@ pub struct Built {
     pub stage: Stage,
     /// The interpreter of the Python environment.
     pub python: PathBuf,
+    /// The C headers of Apple's systems that zig brings, once `Extras::zig` was asked for.
+    pub apple_headers: PathBuf,
     /// Whether any step ran.
     pub anything_done: bool,
     /// Who provides the Metal backend.
@@ -171,6 +175,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     Ok(Built {
         stage: plan.stage,
         python: facts.venv.python(),
+        apple_headers: facts.venv.apple_headers(),
         rust: facts.rust,
         workspace: facts.workspace,
         anything_done,
@@ -304,7 +309,7 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         None => Some(MslCompiler::Zig(facts.venv.zig())),
     };
     let uses_zig = matches!(msl, Some(MslCompiler::Zig(_)));
-    if uses_zig || facts.toolchain.is_some() || extras.torch.is_some() {
+    if uses_zig || facts.toolchain.is_some() || extras.torch.is_some() || extras.zig {
         let zig = facts.venv.zig_step(&lock("zig")?);
         let toolchain = facts.toolchain.as_ref().map(|toolchain| toolchain.step(&zig));
         steps.extend([zig].into_iter().chain(toolchain));

@@ -96,7 +96,7 @@ impl Test {
     pub fn run(&self) -> Result<bool> {
         let suite = self.suite();
         let extras = match suite {
-            Suite::Rust => Extras::default(),
+            Suite::Rust => Extras { zig: true, ..Extras::default() },
             Suite::All | Suite::Python => Extras {
                 torch: Some(TorchSource::default()),
                 python_tests: true,
@@ -338,12 +338,17 @@ fn lints(built: &Built, suite: Suite) -> Vec<Lint> {
                 commands.push(add.cwd(&built.workspace.root));
             }
             let mut command = command.args(["--target", target]).args(deny);
-            // A dependency compiles a few lines of Objective-C, which gcc cannot.
+            // Dependencies compile C, and Objective-C, which gcc cannot.
             if let Some(clang) = shader_clang(built) {
-                command = command.env(&format!("CC_{}", target.replace('-', "_")), clang);
-                // Where no SDK is named, Xcode is asked for one; those lines include nothing.
+                let target = target.replace('-', "_");
+                command = command.env(&format!("CC_{target}"), clang);
+                // Where no SDK is named, Xcode is asked for one.
                 if std::env::var_os("SDKROOT").is_none() {
-                    command = command.env("SDKROOT", "/usr");
+                    let headers = format!("-isystem '{}'", built.apple_headers.display());
+                    command = command
+                        .env("SDKROOT", "/usr")
+                        .env("CC_SHELL_ESCAPED_FLAGS", "1")
+                        .env(&format!("CFLAGS_{target}"), headers);
                 }
             }
             commands.push(command);

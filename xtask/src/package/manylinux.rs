@@ -107,6 +107,7 @@ fn oldest_glibc(needed: &Needed) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
     use crate::testing::Lab;
 
     #[test]

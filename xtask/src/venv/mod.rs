@@ -112,6 +112,11 @@ impl Venv {
         self.site_packages().join("ziglang/zig")
     }
 
+    /// The C headers of Apple's systems that [`Venv::zig_step`] brings.
+    pub fn apple_headers(&self) -> PathBuf {
+        self.site_packages().join("ziglang/lib/libc/include/any-darwin-any")
+    }
+
     /// Adds the packages of another lock file, trying again what the network refuses: for large
     /// downloads.
     pub fn fetch_step(&self, name: &'static str, lock: &Lock, outputs: Vec<PathBuf>) -> Step {

@@ -1,7 +1,7 @@
 //! Reading a release back: every byte of it against what it says about itself.
 //!
-//! [`integrity`] compares hashes and names what is damaged, [`contents`] looks into the archives,
-//! [`linkage`] audits the libraries and programs inside, [`documents`] reads the bill of materials
+//! `integrity` compares hashes and names what is damaged, `contents` looks into the archives,
+//! `linkage` audits the libraries and programs inside, `documents` reads the bill of materials
 //! and the provenance.
 
 mod contents;
