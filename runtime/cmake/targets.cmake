@@ -16,7 +16,8 @@ set(ETMETAL_RUNNER_SOURCES "${ETMETAL_SOURCE_DIR}/cpp/kernels.cpp"
 # One source of the version: the workspace manifest; in the crate as it is published, its own.
 function(etmetal_read_version result)
   foreach(manifest "${ETMETAL_SOURCE_DIR}/Cargo.toml" "${ETMETAL_WORKSPACE_DIR}/Cargo.toml")
-    file(STRINGS "${manifest}" line REGEX "^version = " LIMIT_COUNT 1)
+    # Dependencies in tables of their own are pinned: `version = "=1.2.3"`.
+    file(STRINGS "${manifest}" line REGEX "^version = \"[0-9]" LIMIT_COUNT 1)
     if(line)
       break()
     endif()

@@ -4,12 +4,12 @@
 //!
 //! | module | what it checks |
 //! |---|---|
-//! | [`memory`] | buffers, memory of others, copies, fills, the order of commands |
-//! | [`language`] | what shaders use, and kernels that PyTorch generated |
-//! | [`kernels`] | the kernels of this library |
-//! | [`graphs`] | op graphs |
-//! | [`errors`] | that what cannot be is an error |
-//! | [`models`] | whole models |
+//! | `memory` | buffers, memory of others, copies, fills, the order of commands |
+//! | `language` | what shaders use, and kernels that PyTorch generated |
+//! | `kernels` | the kernels of this library |
+//! | `graphs` | op graphs |
+//! | `errors` | that what cannot be is an error |
+//! | `models` | whole models |
 
 mod data;
 mod errors;
