@@ -107,7 +107,7 @@ fn body_statement(of: &Loop<'_, '_>, at: usize, statement: Tokens<'_, '_>) -> St
             format!("msl_of_{memory}.values[msl_lane] = (float)({});", text(operand))
         }
         Some((memory, operand, false)) => format!(
-            "msl_of_{memory}.sets[msl_lane] = msl::fission::welford_pair(\
+            "msl_of_{memory}.sets[msl_lane] = msl::welford_pair(\
              msl_of_{memory}.sets[msl_lane], {});",
             text(operand)
         ),
