@@ -29,6 +29,10 @@ fn stage() -> &'static Path {
         build.args(["-D", "toolchain.deployment_target=14.0", "-D", "toolchain.cxxflags=-O2"]);
         build.env("CXXFLAGS_aarch64_apple_darwin", "-O2");
         build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+        // Not the one in the environment: the build makes that environment where it is not there.
+        if let Some(python) = std::env::var_os("ETMETAL_BASE_PYTHON") {
+            build.env("ETMETAL_PYTHON", python);
+        }
         let output = build.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Workspace::find().unwrap().stage("metal-debug", TRIPLE)

@@ -103,6 +103,8 @@ pub struct Built {
     pub stage: Stage,
     /// The interpreter of the Python environment.
     pub python: PathBuf,
+    /// The interpreter that the environment is made with.
+    pub base_python: PathBuf,
     /// The C headers of Apple's systems that zig brings, once `Extras::zig` was asked for.
     pub apple_headers: PathBuf,
     /// Whether any step ran.
@@ -175,6 +177,7 @@ pub fn build(selection: &Selection, extras: Extras, force: bool) -> Result<Built
     Ok(Built {
         stage: plan.stage,
         python: facts.venv.python(),
+        base_python: facts.venv.base().path.clone(),
         apple_headers: facts.venv.apple_headers(),
         rust: facts.rust,
         workspace: facts.workspace,

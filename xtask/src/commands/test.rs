@@ -282,6 +282,8 @@ impl Test {
             .args(["test", "--workspace", "--profile", "checked", "--no-fail-fast"])
             .env("ETMETAL_STAGE", built.stage.root())
             .env("ETMETAL_PYTHON", &built.python)
+            // For tests that build: with another interpreter the environment would be made anew.
+            .env("ETMETAL_BASE_PYTHON", &built.base_python)
             .env("PATH", built.path())
             .env("CARGO_TERM_COLOR", color());
         if let Some(shard) = self.shard {

@@ -31,7 +31,9 @@ pub struct Python {
     pub version: Version,
 }
 
-/// Run by a candidate: who it is, and whether it can do the job.
+/// Run by a candidate: who it is, and whether it can do the job. One in a virtual environment
+/// tells the interpreter that made it: that outlives the environment, which may be the very one
+/// that is made anew.
 const PROBE: &str = "\
 import sys
 try:
@@ -40,7 +42,7 @@ try:
 except ImportError as error:
     able = error.name
 print(sys.implementation.name, '%d.%d.%d' % sys.version_info[:3], sys.maxsize > 2**32, able)
-print(sys.executable)
+print(getattr(sys, '_base_executable', None) or sys.executable)
 ";
 
 impl Python {
