@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::build::{Extras, Selection, build};
 use crate::environment::Environment;
+use crate::export::TorchSource;
 use crate::package::catalogue::Catalogue;
 use crate::package::make::{Made, Staged, make};
 use crate::package::reproduce::Second;
@@ -35,8 +36,8 @@ pub struct Package {
     /// user, and compare
     #[arg(long)]
     verify: bool,
-    /// Install what was made for this machine in fresh places, and use it there; this may need
-    /// torch in the environment of the build (`cargo xtask export` brings it)
+    /// Install what was made for this machine in fresh places, and use it there, with the torch and
+    /// numpy that `cargo xtask export` brings
     #[arg(long, value_enum, value_name = "EXTENT")]
     r#try: Option<Extent>,
     /// Where to (default: dist in the repository)
@@ -131,7 +132,10 @@ impl Package {
                 // A release names no folder of the machine that made it, not that of OpenMP either.
                 selection.define.push("link.openmp=off".into());
             }
-            let built = build(&selection, Extras::default(), false)
+            // ExecuTorch's Python runtime needs torch, even to run a model.
+            let is_tried = self.r#try.is_some() && target.triple == machine;
+            let torch = is_tried.then(TorchSource::default);
+            let built = build(&selection, Extras { torch, ..Extras::default() }, false)
                 .with_context(|| format!("cannot build for {}", target.name))?;
             built.require_etmetal()?;
             stages.push(Staged {
