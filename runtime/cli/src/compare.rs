@@ -85,9 +85,7 @@ pub fn run(arguments: &Arguments, files: &Files, device: &str) -> Result<Outcome
     let model = files.model.display().to_string();
     let report = Report { model, method: call.method, comparison, outputs, pass };
     if arguments.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
-        output::print(&text)?;
+        output::print_json(&report)?;
     } else {
         output::print(report.text(Style::of(&std::io::stdout())).trim_end())?;
     }

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use etmetal::{Error, Result};
+use serde::Serialize;
 
 /// Writes `text` and a newline to standard output. A reader that has gone (`| head`) is no error.
 ///
@@ -16,6 +17,16 @@ pub fn print(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a report to standard output as JSON.
+///
+/// # Errors
+/// As for [`print`].
+pub fn print_json(report: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
+    print(&text)
 }
 
 /// Colours, where they are wanted: on a terminal, and not with `NO_COLOR`.

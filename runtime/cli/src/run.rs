@@ -177,9 +177,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     }
     let report = execute(arguments, &files)?;
     if arguments.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
-        output::print(&text)?;
+        output::print_json(&report)?;
     } else {
         output::print(report.text(Style::of(&std::io::stdout())).trim_end())?;
     }

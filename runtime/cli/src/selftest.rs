@@ -100,9 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         return Err(error);
     }
     if arguments.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|e| Error::Internal(format!("the report is no JSON: {e}")))?;
-        output::print(&text)?;
+        output::print_json(&report)?;
     } else {
         output::print(&report.foot(style))?;
     }

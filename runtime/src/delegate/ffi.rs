@@ -116,7 +116,7 @@ unsafe fn slice<'a, T>(pointer: *const T, len: usize) -> &'a [T] {
 ///
 /// # Safety
 /// `buffer` is null or may be written for `capacity` bytes.
-pub(super) unsafe fn write_text(text: &str, buffer: *mut c_char, capacity: usize) -> usize {
+pub(crate) unsafe fn write_text(text: &str, buffer: *mut c_char, capacity: usize) -> usize {
     if !buffer.is_null() && capacity > 0 {
         let written = text.len().min(capacity - 1);
         // SAFETY: `written` and a NUL fit into `capacity` bytes that the caller lets us write.

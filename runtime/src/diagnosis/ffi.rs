@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::comparing::ComparingDevice;
 use super::selftest;
+use crate::delegate::ffi::write_text;
 use crate::device::host::{HostDevice, Options};
 use crate::device::{Device, default_device, device_named, use_on_this_thread};
 use crate::error::err;
@@ -17,23 +18,6 @@ use crate::{Error, Result};
 thread_local! {
     /// The comparing device that [`etmetal_device_use`] chose last.
     static COMPARING: RefCell<Option<Arc<ComparingDevice>>> = const { RefCell::new(None) };
-}
-
-/// Writes `text` and a NUL, at most `capacity` bytes of them; returns the bytes of the whole text
-/// without the NUL.
-///
-/// # Safety
-/// `buffer` is null or may be written for `capacity` bytes.
-unsafe fn write_text(text: &str, buffer: *mut c_char, capacity: usize) -> usize {
-    if !buffer.is_null() && capacity > 0 {
-        let written = text.len().min(capacity - 1);
-        // SAFETY: `written` and a NUL fit into what the caller lets us write.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), written);
-            buffer.cast::<u8>().add(written).write(0);
-        }
-    }
-    text.len()
 }
 
 /// # Safety
