@@ -250,8 +250,13 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
                 .get(name.text)
                 .is_some_and(|v| v.varies && !v.cheap))
         };
-        let values: Vec<Tokens<'a, 's>> =
-            collective.values.iter().map(|v| without_cast(self.analysis, v, memory)).collect();
+        // A place is found among values of the very type of the operation.
+        let is_place = matches!(collective.kind, Kind::ArgMax | Kind::ArgMin);
+        let of_operation = |v: &Tokens<'a, 's>| match is_place {
+            true => *v,
+            false => without_cast(self.analysis, v, memory),
+        };
+        let values: Vec<Tokens<'a, 's>> = collective.values.iter().map(of_operation).collect();
         let extra: Vec<_> = values.iter().copied().filter(|v| !is_kept(v)).collect();
         let mut made = self.phase(at, &extra)?.into_iter();
         let mut arrays = Vec::new();
@@ -292,9 +297,9 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
             "static MSL_ALWAYS_INLINE bool msl_group(const msl::Launch* msl_launch, \
              char* msl_memory, const msl::uint3 msl_where, const uint msl_size) {{\n  {most}\n  \
              const auto msl_at = [&](const uint msl_number) MSL_ALWAYS_INLINE {{ return \
-             msl::fission::thread_of<{}>(msl_launch, msl_where, msl_count, msl_number); }};\n  \
+             msl::fission::thread_of<{}, {}>(msl_launch, msl_where, msl_count, msl_number); }};\n  \
              const msl::Thread msl_first = msl_at(0);\n",
-            analysis.builtins.axis
+            analysis.builtins.axis, analysis.builtins.one_group
         );
         out.push_str(&buffers(self.kernel));
         for (name, of) in &analysis.builtins.by_name {

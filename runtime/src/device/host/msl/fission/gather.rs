@@ -93,24 +93,46 @@ pub(super) fn index_type(of: &Loop<'_, '_>) -> String {
     if ty == "auto" { "uint".to_owned() } else { ty }
 }
 
-/// A statement of the body; what gathers a mean, in its lane.
+/// A statement of the body; what gathers something, in its lane.
 fn body_statement(of: &Loop<'_, '_>, at: usize, statement: Tokens<'_, '_>) -> String {
-    let welford = of.gathered.iter().find_map(|g| match g {
-        Gathered::Welford { memory, at: place, operand, of_numbers } if *place == at => {
-            Some((memory, operand, *of_numbers))
-        }
-        _ => None,
-    });
-    match welford {
+    match of.gathered.iter().find(|g| g.at() == at) {
         None => text(statement),
-        Some((memory, operand, true)) => {
+        Some(Gathered::Welford { memory, operand, of_numbers: true, .. }) => {
             format!("msl_of_{memory}.values[msl_lane] = (float)({});", text(operand))
         }
-        Some((memory, operand, false)) => format!(
+        Some(Gathered::Welford { memory, operand, .. }) => format!(
             "msl_of_{memory}.sets[msl_lane] = msl::welford_pair(\
              msl_of_{memory}.sets[msl_lane], {});",
             text(operand)
         ),
+        Some(gathered) => gathering_statement(gathered, of.linear.name, statement),
+    }
+}
+
+/// The statement that gathers a number: the greatest and the least by our own operators, since
+/// PyTorch's go from bfloat to float and back for every element.
+pub(super) fn gathering_statement(
+    gathered: &Gathered<'_, '_>,
+    linear: &str,
+    statement: Tokens<'_, '_>,
+) -> String {
+    match gathered {
+        Gathered::Value { name, kind: kind @ (Kind::Max | Kind::Min), operand, .. } => {
+            let (operator, operand) = (kind.operator(), text(operand));
+            let ty = format!("metal::decay_t<decltype({name})>");
+            format!("{name} = msl::fission::{operator}::apply<{ty}>({name}, {ty}({operand}));")
+        }
+        Gathered::Place { value, index, kind, operand, .. } => {
+            let (operator, operand) = (kind.operator(), text(operand));
+            let ty = |name: &str| format!("metal::decay_t<decltype({name})>");
+            format!(
+                "msl::fission::keep_first<msl::fission::{operator}>({value}, {index}, \
+                 {}({operand}), {}({linear}));",
+                ty(value),
+                ty(index)
+            )
+        }
+        _ => text(statement),
     }
 }
 
