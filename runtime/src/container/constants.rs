@@ -87,7 +87,7 @@ pub(super) fn load(aoti: &mut Aoti, model: &Arc<ModelContext>, blob: &Blob) -> R
         None => Source::Copied(blob.bytes().as_ptr()),
         Some(len) if !writable => Source::shared(model.device(), blob, len)?,
         Some(len) => match PrivateMapping::of(blob.bytes()) {
-            Some(mapping) => Source::private(model.device(), mapping, len)?,
+            Some(mapping) => Source::private(model.device(), mapping, blob, len)?,
             None if aoti.can_replace_constants() => Source::shared(model.device(), blob, len)?,
             None => Source::Copied(blob.bytes().as_ptr()),
         },
@@ -140,12 +140,20 @@ impl Source {
         }
     }
 
-    fn private(device: &Arc<dyn Device>, mapping: PrivateMapping, len: usize) -> Result<Self> {
+    fn private(
+        device: &Arc<dyn Device>,
+        mapping: PrivateMapping,
+        blob: &Blob,
+        len: usize,
+    ) -> Result<Self> {
         let pointer = mapping.as_ptr();
         let keep: Keep = Arc::new(mapping);
         // SAFETY: readable and writable while the mapping, which is `keep`, lives.
-        let storage = unsafe { Storage::borrow(device, pointer, len, Some(keep)) }?;
-        Ok(Source::Private { storage })
+        match unsafe { Storage::borrow(device, pointer, len, Some(keep)) } {
+            Ok(storage) => Ok(Source::Private { storage }),
+            Err(crate::Error::Unsupported(_)) => Ok(Source::Copied(blob.bytes().as_ptr())),
+            Err(e) => Err(e),
+        }
     }
 }
 

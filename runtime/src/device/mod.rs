@@ -99,7 +99,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// buffer and all work that uses it are gone.
     ///
     /// # Errors
-    /// The device cannot address the range (an implementation may need whole pages around it).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device cannot use the range where
+    /// it lies, so that it has to be copied; the range is none.
     unsafe fn wrap(&self, ptr: *mut u8, len: usize, keep: Option<Keep>) -> Result<BufferRef>;
 
     /// Compiles MSL source. What Apple's compiler refuses is refused.

@@ -268,20 +268,10 @@ pub(super) mod testing {
     use super::*;
     use proptest::prelude::*;
 
+    pub use crate::diagnosis::selftest::data::noise;
+
     /// The floating point dtypes.
     pub const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
-
-    /// Numbers between -1 and 1 that look random.
-    pub fn noise(count: usize, seed: u64) -> Vec<f64> {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-        };
-        (0..count).map(|_| next()).collect()
-    }
 
     /// Half of the distance between neighbours, relative to a number.
     pub fn rounding(dtype: DType) -> f64 {

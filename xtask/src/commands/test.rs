@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 
 use super::build::{Built, Extras, Selection, build};
 use crate::ci::shards::{self, Shard, Unit};
@@ -40,6 +40,13 @@ pub struct Test {
     /// notices each; with --filter those whose names contain it. Takes half an hour
     #[arg(long, requires = "device")]
     faults: bool,
+    /// With --device standin: run the models of this folder, one in each folder below it, instead
+    /// of the repository's
+    #[arg(long, requires = "device", conflicts_with = "faults", value_name = "FOLDER")]
+    models: Option<PathBuf>,
+    /// With --device standin: optimised and without assertions, as what users get
+    #[arg(long, requires = "device", conflicts_with = "faults")]
+    release: bool,
     /// Run only a part of the tests, as 1/3; leaves out the lints
     #[arg(long, value_name = "K/N", conflicts_with = "filter")]
     shard: Option<Shard>,
@@ -95,6 +102,10 @@ impl Test {
     /// A tool cannot be started.
     pub fn run(&self) -> Result<bool> {
         let suite = self.suite();
+        let alone = self.device.is_some() && (suite == Suite::Rust || self.faults);
+        if alone && let Some(tools) = standin::Tools::of_machine()? {
+            return self.run_standin(&tools);
+        }
         let extras = match suite {
             Suite::Rust => Extras { zig: true, ..Extras::default() },
             Suite::All | Suite::Python => Extras {
@@ -112,8 +123,8 @@ impl Test {
                 return Ok(false);
             }
         };
-        if self.faults {
-            return self.faults(&built);
+        if alone {
+            return self.run_standin(&standin::Tools::of_build(&built));
         }
         let part = self.filter.is_some() || self.device.is_some() || self.shard.is_some();
         let lint = !self.no_lint && !part;
@@ -167,6 +178,12 @@ impl Test {
         if built.rust.host != rust::APPLE {
             println!("not run: {NEEDS_A_MAC}");
         }
+        self.tell(count, ran);
+        Ok(count.failed == 0 && ran.passed > 0)
+    }
+
+    /// Prints the count, and whether there was anything to count.
+    fn tell(&self, count: Count, ran: Count) {
         if ran.passed + ran.failed == 0 {
             println!(
                 "no test ran{}",
@@ -176,17 +193,28 @@ impl Test {
             );
         }
         println!("{count}");
-        Ok(count.failed == 0 && ran.passed > 0)
     }
 
-    /// Makes the seeded faults.
-    fn faults(&self, built: &Built) -> Result<bool> {
-        if built.rust.host != standin::HOST {
-            bail!("the stand-in for Metal runs on {}, this is {}", standin::HOST, built.rust.host);
+    /// The tests of the Metal device on the stand-in alone, or its seeded faults.
+    fn run_standin(&self, tools: &standin::Tools) -> Result<bool> {
+        tools.check_host()?;
+        if self.faults {
+            return standin::faults::run(tools, self.filter.as_deref());
         }
-        let root = &built.workspace.root;
-        let folder = root.join("target/standin-faults");
-        standin::faults::run(root, &folder, built.path(), self.filter.as_deref())
+        let commands = self.standin(tools)?;
+        if self.selection.dry_run {
+            commands.iter().for_each(|command| println!("{command}"));
+            return Ok(true);
+        }
+        let (mut failures, mut count) = (Vec::new(), Count::default());
+        for command in &commands {
+            count.add(run_tests(command, &mut failures)?);
+        }
+        println!();
+        failures.iter().for_each(|failure| println!("failed: {failure}"));
+        println!("not run: all but the tests of the Metal device on the stand-in");
+        self.tell(count, count);
+        Ok(count.failed == 0 && count.passed > 0)
     }
 
     fn suite(&self) -> Suite {
@@ -232,47 +260,43 @@ impl Test {
 
     /// The commands that run the tests.
     fn commands(&self, built: &Built) -> Result<Vec<Invocation>> {
-        let has_standin = built.rust.host == standin::HOST;
-        match self.device {
-            Some(OneDevice::Standin) if has_standin => Ok(self.standin(built).into()),
-            Some(OneDevice::Standin) => {
-                bail!(
-                    "the stand-in for Metal runs on {}, this is {}",
-                    standin::HOST,
-                    built.rust.host
-                )
-            }
-            None => {
-                let mut all = self.tests(built)?;
-                // Of shards, the first has them.
-                let mine = self.shard.is_none_or(|shard| shard.index == 1);
-                if has_standin && mine {
-                    all.extend(self.standin(built));
-                }
-                Ok(all)
-            }
+        let tools = standin::Tools::of_build(built);
+        if self.device.is_some() {
+            tools.check_host()?;
+            return Ok(self.standin(&tools)?.into());
         }
+        let mut all = self.tests(built)?;
+        // Of shards, the first has them.
+        let mine = self.shard.is_none_or(|shard| shard.index == 1);
+        if tools.check_host().is_ok() && mine {
+            all.extend(self.standin(&tools)?);
+        }
+        Ok(all)
     }
 
     /// The tests of the Metal device on the stand-in for Metal, as the newest system that the
     /// device tells apart, and as an older one. They are a build of their own:
     /// `runtime/standin/README.md` says why.
-    fn standin(&self, built: &Built) -> [Invocation; 2] {
-        let root = &built.workspace.root;
-        let target = root.join("target/standin");
-        let tests = standin::cargo_for(root, &target, &built.path(), "test")
-            .arg("--no-fail-fast")
-            .env("CARGO_TERM_COLOR", color());
-        let tests = match &self.filter {
-            Some(filter) => tests.arg(filter),
-            None => tests,
-        };
+    fn standin(&self, tools: &standin::Tools) -> Result<[Invocation; 2]> {
+        let mut tests =
+            tools.cargo("test").arg("--no-fail-fast").env("CARGO_TERM_COLOR", color());
+        if self.release {
+            tests = tests.arg("--release");
+        }
+        if let Some(filter) = &self.filter {
+            tests = tests.arg(filter);
+        }
+        if let Some(models) = &self.models {
+            let folder = std::path::absolute(models)?;
+            ensure!(folder.is_dir(), "--models: {} is no folder", folder.display());
+            tests = tests.env("ETMETAL_STANDIN_MODELS", folder);
+        }
         // With objects that live until their pool ends, however they are returned.
         let old = tests
             .clone()
             .env("ETMETAL_STANDIN_MACOS", standin::OLD_MACOS)
             .env("ETMETAL_STANDIN_NO_RV", "1");
-        [tests, old]
+        Ok([tests, old])
     }
 
     /// The tests run as users run the code, optimised, but with assertions and overflow checks:

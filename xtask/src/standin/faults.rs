@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{HOST, NEW_MACOS, cargo_for};
+use super::{HOST, NEW_MACOS, Tools, cargo_for};
 use crate::process::{Invocation, status};
 
 /// The list, below the repository.
@@ -123,11 +123,13 @@ enum Outcome {
 }
 
 /// Makes the faults whose names hold `filter`, each in turn; true if a test noticed every one.
-/// The copy of the sources and its build lie in `folder` and are used again.
+/// The copy of the sources is used again, and so is its build, which shares that of other crates
+/// with the tests themselves.
 ///
 /// # Errors
 /// A fault cannot be made, or the tests fail without any.
-pub fn run(root: &Path, folder: &Path, path: OsString, filter: Option<&str>) -> Result<bool> {
+pub fn run(tools: &Tools, filter: Option<&str>) -> Result<bool> {
+    let root = &tools.workspace.root;
     let mut faults = list(root)?;
     faults.iter().try_for_each(|fault| fault.check(root))?;
     if let Some(filter) = filter {
@@ -136,7 +138,8 @@ pub fn run(root: &Path, folder: &Path, path: OsString, filter: Option<&str>) -> 
     if faults.is_empty() {
         bail!("no fault has such a name");
     }
-    let trial = Trial { root, copy: folder.join("copy"), target: folder.join("target"), path };
+    let copy = tools.workspace.target.join("standin-faults");
+    let trial = Trial { root, copy, target: tools.target(), path: tools.path.clone() };
     for name in COPIED {
         copy_changed(&root.join(name), &trial.copy.join(name))?;
     }
@@ -223,7 +226,9 @@ impl Trial<'_> {
         let build = cargo_for(&self.copy, &self.target, &self.path, "test")
             .args(["--test", "metal", "--no-run"])
             .arg("--message-format=json-render-diagnostics")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+            // What is built again for each fault.
+            .args(["--config", "profile.dev.package.etmetal.debug=false"])
+            .args(["--config", "profile.dev.package.etmetal-standin.debug=false"]);
         let (ended, text) = output(&build)?;
         if !ended.success() {
             return Ok(Err(text));
@@ -252,6 +257,7 @@ impl Trial<'_> {
                 .cwd(self.copy.join("runtime/standin"))
                 .env("ETMETAL_STANDIN_MACOS", macos.unwrap_or(NEW_MACOS))
                 .env("ETMETAL_STANDIN_MODELS", self.root.join("tests/fixtures"))
+                .env("ETMETAL_STANDIN_SOURCES", self.target.join("sources"))
                 .env("PATH", &self.path),
         )
     }

@@ -49,9 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         dump(&contents, folder)?;
     }
     if arguments.json {
-        let text = serde_json::to_string_pretty(&contents)
-            .map_err(|e| Error::Internal(format!("the contents are no JSON: {e}")))?;
-        output::print(&text)?;
+        output::print_json(&contents)?;
     } else if arguments.kernels {
         let style = Style::of(&std::io::stdout());
         output::print(text::render_kernels(&contents, style).trim_end())?;

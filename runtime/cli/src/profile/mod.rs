@@ -81,9 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         trace.write(&profile, &summary)?;
     }
     if arguments.json {
-        let text = serde_json::to_string_pretty(&summary)
-            .map_err(|e| Error::Internal(format!("the summary is no JSON: {e}")))?;
-        output::print(&text)?;
+        output::print_json(&summary)?;
     } else {
         output::print(table::text(&summary, arguments.trace.as_deref()).trim_end())?;
     }

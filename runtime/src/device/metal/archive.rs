@@ -55,11 +55,19 @@ impl Archive {
         Some(Archive { path, state: Mutex::new(State { raw: Shared::new(raw?), dirty: false }) })
     }
 
-    /// Has pipelines of this descriptor look into the archive first.
-    pub fn attach(&self, descriptor: &MTLComputePipelineDescriptor) {
+    /// What `make` gives while pipelines of this descriptor look into the archive. Meanwhile
+    /// nobody else uses it: Metal does not say that several threads may.
+    pub fn search<R>(
+        &self,
+        descriptor: &MTLComputePipelineDescriptor,
+        make: impl FnOnce() -> Option<R>,
+    ) -> Option<R> {
         let state = self.state.lock();
         let archives: Retained<NSArray<Raw>> = NSArray::from_slice(&[&*state.raw]);
         descriptor.setBinaryArchives(Some(&archives));
+        let found = make();
+        descriptor.setBinaryArchives(None);
+        found
     }
 
     /// Adds the pipeline of a descriptor; [`Archive::save`] writes it.

@@ -113,7 +113,8 @@ impl MetalBuffer {
     /// As for [`Device::wrap`](crate::device::Device::wrap).
     ///
     /// # Errors
-    /// The range is null, leaves the address space, or Metal refuses it.
+    /// The range is null or leaves the address space; [`Error::Unsupported`](crate::Error) where
+    /// Metal refuses it.
     pub unsafe fn borrow(
         device: &ProtocolObject<dyn MTLDevice>,
         start: *mut u8,
@@ -149,8 +150,9 @@ impl MetalBuffer {
             )
         };
         let raw = raw.ok_or_else(|| {
+            // Whoever can do with a copy makes one.
             err!(
-                OutOfMemory,
+                Unsupported,
                 "Metal cannot use {len} bytes at {start:p} without a copy; it takes at most {} \
                  bytes in whole pages",
                 device.maxBufferLength()
@@ -227,11 +229,17 @@ impl Pages {
     }
 }
 
-/// Bytes of a page of this system: 16 KiB on Apple silicon.
+/// Bytes of a page of Apple silicon.
+const APPLE_PAGE: usize = 16 << 10;
+
+/// Bytes of a page of this system. The stand-in has those of Apple silicon on any machine.
 fn page_size() -> usize {
+    if cfg!(metal_standin) {
+        return APPLE_PAGE;
+    }
     // SAFETY: asks for a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(16 << 10)
+    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(APPLE_PAGE)
 }
 
 #[cfg(test)]
@@ -240,7 +248,7 @@ mod tests {
 
     #[test]
     fn whole_pages_are_wrapped() {
-        let page = 16 << 10;
+        let page = APPLE_PAGE;
         let pages = |start, len| Pages::around(start, len, page);
         assert_eq!(pages(page, page), Some(Pages { before: 0, len: page }));
         assert_eq!(pages(page + 1, 1), Some(Pages { before: 1, len: page }));

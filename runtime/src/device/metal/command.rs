@@ -9,7 +9,8 @@ use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSRange;
 use objc2_metal::{
-    MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandEncoder, MTLComputeCommandEncoder, MTLSize,
+    MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandBufferStatus, MTLCommandEncoder,
+    MTLComputeCommandEncoder, MTLSize,
 };
 use objc2_metal_performance_shaders::MPSCommandBuffer;
 
@@ -19,6 +20,7 @@ use super::buffer::MetalBuffer;
 use super::checks::{check, check_range};
 use super::errors::guarded;
 use super::graph::MetalExecutable;
+use super::owned::Owned;
 use super::pipeline::MetalPipeline;
 use super::submission::{Committed, InUse, Kept, MetalSubmission, Names, Profiled};
 use super::{Inner, OwnKernel};
@@ -43,7 +45,7 @@ type Raw = ProtocolObject<dyn MTLCommandBuffer>;
 /// Encodes commands for the Metal device.
 pub struct MetalCommandBuffer {
     device: Arc<Inner>,
-    raw: Retained<MPSCommandBuffer>,
+    raw: Owned<MPSCommandBuffer>,
     encoder: Encoder,
     /// The command buffers that were underneath `raw` since the last submission: MPSGraph may
     /// commit one and go on with another.
@@ -83,7 +85,7 @@ impl MetalCommandBuffer {
             let raw = unsafe { MPSCommandBuffer::commandBufferFromCommandQueue(&device.queue) };
             Ok(MetalCommandBuffer {
                 device,
-                raw,
+                raw: raw.into(),
                 encoder: Encoder::None,
                 roots: Vec::new(),
                 in_use: InUse::default(),
@@ -306,9 +308,15 @@ impl MetalCommandBuffer {
 
 impl Drop for MetalCommandBuffer {
     fn drop(&mut self) {
-        // An encoder must not go without being ended.
-        let _ = guarded("ending an encoder", || {
+        let _ = guarded("giving up commands", || {
+            // An encoder must not go without being ended.
             self.end_encoding();
+            // What MPSGraph committed runs nevertheless, and with it what is kept here.
+            for root in self.roots.drain(..) {
+                if root.status() >= MTLCommandBufferStatus::Committed {
+                    root.waitUntilCompleted();
+                }
+            }
             Ok(())
         });
     }

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::archive::Archive;
 use super::errors::{guarded, text};
+use super::owned::Owned;
 use super::pipeline::MetalPipeline;
 use crate::Result;
 use crate::device::host::cache::Cache;
@@ -35,7 +36,7 @@ const FEW_KERNELS: usize = 8;
 /// The compiler of one device, and the libraries that it compiled.
 #[derive(Debug)]
 pub struct Libraries {
-    device: Retained<ProtocolObject<dyn MTLDevice>>,
+    device: Owned<ProtocolObject<dyn MTLDevice>>,
     /// Where archives are kept, if anywhere.
     folder: Option<PathBuf>,
     libraries: Cache<Arc<MetalLibrary>>,
@@ -44,7 +45,7 @@ pub struct Libraries {
 impl Libraries {
     /// No libraries yet.
     pub fn new(
-        device: Retained<ProtocolObject<dyn MTLDevice>>,
+        device: Owned<ProtocolObject<dyn MTLDevice>>,
         folder: Option<PathBuf>,
     ) -> Libraries {
         Libraries { device, folder, libraries: Cache::new(MOST_LIBRARIES) }
@@ -79,8 +80,8 @@ impl Libraries {
 /// One compiled source.
 #[derive(Debug)]
 pub struct MetalLibrary {
-    device: Retained<ProtocolObject<dyn MTLDevice>>,
-    raw: Retained<ProtocolObject<dyn MTLLibrary>>,
+    device: Owned<ProtocolObject<dyn MTLDevice>>,
+    raw: Owned<ProtocolObject<dyn MTLLibrary>>,
     /// Names of its kernels, in the order of the source.
     names: Vec<String>,
     /// Its compiled pipelines on disk, opened with the first.
@@ -91,7 +92,7 @@ pub struct MetalLibrary {
 
 impl MetalLibrary {
     fn compile(
-        device: &Retained<ProtocolObject<dyn MTLDevice>>,
+        device: &Owned<ProtocolObject<dyn MTLDevice>>,
         folder: Option<&std::path::Path>,
         source: &str,
     ) -> Result<MetalLibrary> {
@@ -107,7 +108,7 @@ impl MetalLibrary {
             sort_by_source(&mut names, source);
             Ok(MetalLibrary {
                 device: device.clone(),
-                raw,
+                raw: raw.into(),
                 names,
                 archive: OnceLock::new(),
                 place: folder.map(|folder| (folder.to_owned(), source.to_owned())),

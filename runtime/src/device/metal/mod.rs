@@ -7,21 +7,23 @@
 //! | [`graph`] | op graphs lowered to MPSGraph |
 //! | [`library`], [`pipeline`], [`archive`] | shader libraries, kernels, their code on disk |
 //! | [`buffer`] | shared storage, pooled or wrapped without a copy |
-//! | [`errors`], [`shared`] | Objective-C's errors and exceptions; what may cross threads |
+//! | [`errors`] | Objective-C's errors and exceptions |
+//! | [`owned`], [`shared`] | objects that outlive an entry; which of them may cross threads |
 //!
-//! Every entry runs in an autorelease pool of its own and lets no exception out.
+//! Every entry runs in an autorelease pool of its own and lets no exception out; objects that are
+//! kept go in a pool too.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLCommandQueue, MTLCreateSystemDefaultDevice, MTLDevice};
 use parking_lot::Mutex;
 
 use self::buffer::{Block, MetalBuffer};
 use self::errors::guarded;
+use self::owned::Owned;
 use crate::Result;
 use crate::device::host::pool::Pool;
 use crate::device::host::{self, Options};
@@ -41,6 +43,7 @@ pub mod command;
 pub mod errors;
 pub mod graph;
 pub mod library;
+pub mod owned;
 pub mod pipeline;
 pub mod shared;
 pub mod submission;
@@ -59,8 +62,8 @@ pub struct MetalDevice {
 /// What the device and its command buffers share.
 #[derive(Debug)]
 pub struct Inner {
-    raw: Retained<ProtocolObject<dyn MTLDevice>>,
-    queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
+    raw: Owned<ProtocolObject<dyn MTLDevice>>,
+    queue: Owned<ProtocolObject<dyn MTLCommandQueue>>,
     limits: Limits,
     pool: Arc<Pool<Block>>,
     libraries: library::Libraries,
@@ -97,7 +100,9 @@ impl MetalDevice {
         archives: Option<PathBuf>,
     ) -> Result<Option<MetalDevice>> {
         guarded("opening the GPU", || {
-            let Some(raw) = MTLCreateSystemDefaultDevice() else { return Ok(None) };
+            let Some(raw) = MTLCreateSystemDefaultDevice().map(Owned::from) else {
+                return Ok(None);
+            };
             let queue = raw
                 .newCommandQueue()
                 .ok_or_else(|| err!(System, "{} gives no command queue", raw.name()))?;
@@ -107,7 +112,7 @@ impl MetalDevice {
                 pool: Arc::new(Pool::with_largest(pool_bytes, limits.max_buffer_length)),
                 libraries: library::Libraries::new(raw.clone(), archives),
                 kernels: Mutex::default(),
-                queue,
+                queue: queue.into(),
                 raw,
             };
             Ok(Some(MetalDevice { inner: Arc::new(inner) }))

@@ -13,6 +13,7 @@ use objc2_metal::{
 
 use super::archive::Archive;
 use super::errors::text;
+use super::owned::Owned;
 use crate::Result;
 use crate::device::Pipeline;
 use crate::error::err;
@@ -21,7 +22,7 @@ use crate::error::err;
 #[derive(Debug)]
 pub struct MetalPipeline {
     pub(super) name: Arc<str>,
-    pub(super) raw: Retained<ProtocolObject<dyn MTLComputePipelineState>>,
+    pub(super) raw: Owned<ProtocolObject<dyn MTLComputePipelineState>>,
     /// Buffer parameters that the kernel uses, by ascending index.
     pub(super) buffers: Vec<Parameter>,
     /// Threadgroup memory parameters that it uses, by ascending index.
@@ -64,8 +65,7 @@ impl MetalPipeline {
             )
         };
         let found = archive.and_then(|archive| {
-            archive.attach(&descriptor);
-            make(MTLPipelineOption::FailOnBinaryArchiveMiss).ok()
+            archive.search(&descriptor, || make(MTLPipelineOption::FailOnBinaryArchiveMiss).ok())
         });
         let raw = match found {
             Some(raw) => raw,
@@ -79,7 +79,7 @@ impl MetalPipeline {
             }
         };
         let (buffers, threadgroups) = reflection.as_deref().map(parameters).unwrap_or_default();
-        Ok(MetalPipeline { name: name.into(), raw, buffers, threadgroups })
+        Ok(MetalPipeline { name: name.into(), raw: raw.into(), buffers, threadgroups })
     }
 
     /// The Metal device's pipeline behind `pipeline`.

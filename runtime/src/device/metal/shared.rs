@@ -6,9 +6,11 @@ use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLBinaryArchive, MTLBuffer, MTLCommandBuffer};
 
+use super::owned::Owned;
+
 /// A reference to an object of a class that is in [`CrossesThreads`].
 #[derive(Debug)]
-pub struct Shared<T: ?Sized + CrossesThreads>(Retained<T>);
+pub struct Shared<T: CrossesThreads>(Owned<T>);
 
 /// Objects that this device uses in a way that is safe from any thread.
 ///
@@ -26,18 +28,18 @@ unsafe impl CrossesThreads for ProtocolObject<dyn MTLCommandBuffer> {}
 unsafe impl CrossesThreads for ProtocolObject<dyn MTLBinaryArchive> {}
 
 // SAFETY: what the trait promises; reference counts are atomic.
-unsafe impl<T: ?Sized + CrossesThreads> Send for Shared<T> {}
+unsafe impl<T: CrossesThreads> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + CrossesThreads> Sync for Shared<T> {}
+unsafe impl<T: CrossesThreads> Sync for Shared<T> {}
 
-impl<T: ?Sized + CrossesThreads> Shared<T> {
+impl<T: CrossesThreads> Shared<T> {
     /// Shares an object.
     pub fn new(object: Retained<T>) -> Shared<T> {
-        Shared(object)
+        Shared(object.into())
     }
 }
 
-impl<T: ?Sized + CrossesThreads> Deref for Shared<T> {
+impl<T: CrossesThreads> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -11,7 +11,7 @@
 //! | `errors` | that what cannot be is an error |
 //! | `models` | whole models |
 
-mod data;
+pub(crate) mod data;
 mod errors;
 mod graphs;
 mod kernels;

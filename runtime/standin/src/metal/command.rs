@@ -180,9 +180,11 @@ pub fn fail_next(text: &str) {
 /// Runs all that was committed, whether somebody waits for it or not.
 pub fn drain() {
     let _running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
-    while let Some(commands) = next() {
-        commands.run();
-    }
+    autoreleasepool(|_| {
+        while let Some(commands) = next() {
+            commands.run();
+        }
+    });
 }
 
 fn next() -> Option<Retained<Commands>> {
@@ -338,8 +340,8 @@ impl Commands {
         unsafe impl Send for Call {}
         let call = Call(handlers, self.retain());
         let handle = std::thread::spawn(move || {
-            let Call(handlers, commands) = { call };
-            autoreleasepool(|_| {
+            autoreleasepool(move |_| {
+                let Call(handlers, commands) = { call };
                 let commands = NonNull::from(ProtocolObject::from_ref(&*commands));
                 handlers.iter().for_each(|handler| handler.call((commands,)));
             });

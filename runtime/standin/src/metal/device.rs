@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use block2::{DynBlock, RcBlock};
 use objc2::rc::Retained;
@@ -21,6 +22,14 @@ use super::library::{CompileOptions, Library, PipelineDescriptor, PipelineState,
 use crate::foundation::errors::give;
 use crate::foundation::strings::string;
 use crate::violations::violation;
+
+/// Whether the GPU takes no memory of others.
+static REFUSES: AtomicBool = AtomicBool::new(false);
+
+/// Has the GPU take no memory of others, or take it again.
+pub fn refuse_others_memory(refuse: bool) {
+    REFUSES.store(refuse, SeqCst);
+}
 
 define_class!(
     /// The GPU.
@@ -80,13 +89,12 @@ define_class!(
             deallocator: Option<&DynBlock<dyn Fn(NonNull<c_void>, usize)>>,
         ) -> Option<Retained<ProtocolObject<dyn MTLBuffer>>> {
             check_options(options);
-            // The pages of the machine that the tests run on are smaller.
-            let page = page_of_this_machine().min(PAGE);
-            let whole = start.addr().get() % page == 0 && len % page == 0 && len != 0;
+            let whole = start.addr().get() % PAGE == 0 && len % PAGE == 0 && len != 0;
             if !whole {
                 violation("metal", format!("newBufferWithBytesNoCopy: {start:p}, {len}: no pages"));
             }
-            (whole && len <= LARGEST).then(|| {
+            let taken = whole && len <= LARGEST && !REFUSES.load(SeqCst);
+            taken.then(|| {
                 let deallocator = deallocator.and_then(|block| unsafe {
                     RcBlock::copy(std::ptr::from_ref(block).cast_mut())
                 });
@@ -180,10 +188,6 @@ fn check_options(options: MTLResourceOptions) {
     if options != MTLResourceOptions::StorageModeShared {
         violation("metal", format!("storage {options:?}: the CPU must be able to use it"));
     }
-}
-
-fn page_of_this_machine() -> usize {
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// The only device there is.

@@ -27,6 +27,11 @@ thread_local! {
 pub(crate) static NO_RV: std::sync::LazyLock<bool> =
     std::sync::LazyLock::new(|| std::env::var_os("ETMETAL_STANDIN_NO_RV").is_some());
 
+/// Whether the thread has a pool.
+pub(crate) fn has_pool() -> bool {
+    POOLS.with_borrow(|pools| pools.open > 0)
+}
+
 /// Opens a pool; its token tells how many objects lie below it, plus one, as null is no token.
 #[unsafe(no_mangle)]
 pub extern "C" fn objc_autoreleasePoolPush() -> *mut c_void {

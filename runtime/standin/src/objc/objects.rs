@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst};
 
+use super::autorelease::has_pool;
 use super::blocks::{_Block_copy, _Block_release, BLOCKS, is_block};
 use super::classes::Class;
 use super::messages::lookup;
@@ -125,7 +126,14 @@ pub unsafe extern "C-unwind" fn objc_release(o: Id) {
 }
 
 /// Ends an object. Its memory stays, so that whoever uses it later is noticed.
+///
+/// Apple's own objects may autorelease others as they go, which leak without a pool. What the
+/// device uses of Foundation are plain values.
 pub(crate) unsafe fn free_object(o: Id) {
+    let class = s(unsafe { (*(*o).isa).name.as_ptr() });
+    if !class.starts_with("NS") && !has_pool() {
+        violation("no-pool", format!("a {class} goes with no pool in place"));
+    }
     LIVE_OBJECTS.lock().unwrap().remove(&(o as usize));
     unsafe { (*header(o)).magic = DEAD }
 }

@@ -10,6 +10,7 @@ use etmetal::runner::compare::{Tolerance, compare};
 use etmetal::runner::program::{CallArgument, Program};
 use etmetal::runner::{HostTensor, ValueInfo, npy};
 use etmetal::tensor::{Layout, Tensor};
+use etmetal_standin::{metal, objc};
 
 use crate::common::{device, elements, lasting_rules, tensor};
 
@@ -25,9 +26,14 @@ fn sizes(array: &HostTensor) -> Vec<i64> {
     array.sizes().iter().map(|&size| size as i64).collect()
 }
 
-/// Loads a fixture's model, runs it twice, and compares both results with the recorded ones. A
-/// model with state, such as a cache, gives them the first time only.
+/// Loads a model, runs it twice, and compares both results with the recorded ones.
 pub fn check(folder: &Path, device: &Arc<dyn Device>) {
+    run(folder, device, 2);
+}
+
+/// Loads a model, runs it so often, and compares the results with the recorded ones. A model with
+/// state, such as a cache, gives them the first time only.
+fn run(folder: &Path, device: &Arc<dyn Device>, runs: usize) {
     let name = folder.file_name().unwrap().to_string_lossy().into_owned();
     let file = std::fs::read(folder.join("model.pte")).unwrap();
     let program = Program::parse(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -71,7 +77,7 @@ pub fn check(folder: &Path, device: &Arc<dyn Device>) {
             })
             .collect()
     };
-    let runs = if name == "kv_cache" { 1 } else { 2 };
+    let runs = if name == "kv_cache" { 1 } else { runs };
     for run in 0..runs {
         let results = container
             .run(tensors(), |results| {
@@ -97,7 +103,7 @@ pub fn fixtures() -> PathBuf {
 }
 
 #[test]
-fn every_fixture_gives_its_recorded_outputs() {
+fn every_model_gives_its_recorded_outputs_and_leaves_nothing_behind() {
     let _rules = lasting_rules();
     let device = device();
     // Another folder of models may be given, to run more than the repository has.
@@ -109,8 +115,45 @@ fn every_fixture_gives_its_recorded_outputs() {
         .collect();
     models.sort();
     assert!(!models.is_empty());
+    let mut failed = Vec::new();
     for model in &models {
-        check(model, &device);
+        let name = model.file_name().unwrap().to_string_lossy().into_owned();
+        // Kernels and graphs are kept with the device, for whoever loads the model again.
+        let first = passes(|| run(model, &device, 2));
+        let since = objc::objects::mark();
+        let again = passes(|| run(model, &device, 1));
+        metal::command::drain();
+        let left = objc::objects::live_since(since);
+        let in_use = device.pool_stats().in_use;
+        let passed = first && again && left.is_empty() && in_use == 0;
+        println!("{name}: {}", if passed { "passed" } else { "FAILED" });
+        if !passed {
+            failed.push(format!("{name}: left behind: {left:?} and {in_use} bytes"));
+        }
     }
-    println!("{} models", models.len());
+    println!("{} models, {} failed", models.len(), failed.len());
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+pub fn weights_that_metal_does_not_take_are_copied() {
+    struct Refused;
+    impl Drop for Refused {
+        fn drop(&mut self) {
+            metal::device::refuse_others_memory(false);
+        }
+    }
+    let _rules = lasting_rules();
+    let _refused = Refused;
+    metal::device::refuse_others_memory(true);
+    let device = device();
+    // Weights that nobody writes to, and such as a model writes to.
+    for model in ["mlp", "kv_cache"] {
+        check(&fixtures().join(model), &device);
+    }
+}
+
+/// Whether it ends without a panic, whose text is shown.
+fn passes(test: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).is_ok()
 }

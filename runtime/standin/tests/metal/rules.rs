@@ -197,6 +197,45 @@ pub fn buffers_return_to_the_pool_when_the_gpu_has_done_with_them() {
 }
 
 #[test]
+pub fn work_goes_on_when_all_that_it_uses_is_let_go() {
+    let _rules = rules();
+    let owner = Arc::new(vec![5u32; 64]);
+    let weak = Arc::downgrade(&owner);
+    {
+        let device = device();
+        let start = owner.as_ptr().cast_mut().cast();
+        // SAFETY: the buffer keeps the owner, and only the device writes.
+        let weights = unsafe { device.wrap(start, 4 * 64, Some(owner)) }.unwrap();
+        let mut commands = device.command_buffer().unwrap();
+        let add_to = pipeline(&device, "add");
+        add(&mut *commands, &add_to, &[bound(&weights, 0), word(1)], 8).unwrap();
+        drop(commands.commit().unwrap());
+    }
+    let owner = weak.upgrade().expect("the GPU is to write to it");
+    assert_eq!(owner[..9], [5; 9], "it has not yet");
+    etmetal_standin::metal::command::drain();
+    assert_eq!(owner[..9], [6, 6, 6, 6, 6, 6, 6, 6, 5]);
+    drop(owner);
+    assert!(weak.upgrade().is_none(), "nobody needs it any more");
+}
+
+#[test]
+pub fn what_a_graph_committed_is_done_when_commands_are_given_up() {
+    let _rules = lasting_rules();
+    let device = device();
+    let stream = Stream::with_flush_interval(device.clone(), 64);
+    let tensor = || Tensor::empty(&device, DType::F32, Layout::contiguous(&[2, 2]).unwrap());
+    let (out, a) = (tensor().unwrap(), tensor().unwrap());
+    words(a.storage().buffer()).fill(7);
+    ops::zero(&stream, &a).unwrap();
+    // MPSGraph commits what comes before it.
+    ops::mm(&stream, &out, &a, &a).unwrap();
+    stream.discard();
+    // Else it would be done in memory that belongs to others by now.
+    assert_eq!(words(a.storage().buffer()), [0; 4]);
+}
+
+#[test]
 pub fn memory_of_others_is_used_in_place_and_let_go() {
     let _rules = rules();
     let device = device();
@@ -226,6 +265,10 @@ pub fn memory_of_others_is_used_in_place_and_let_go() {
     // SAFETY: nothing is accessed.
     let text = unsafe { device.wrap(top, 8, None) }.unwrap_err().to_string();
     assert!(text.contains("address space"), "{text}");
+    // More than Metal takes: to be copied, or to be told of.
+    // SAFETY: nothing is accessed.
+    let error = unsafe { device.wrap(start, 5 << 30, None) }.unwrap_err();
+    assert!(matches!(error, Error::Unsupported(_)), "{error}");
 }
 
 #[test]
@@ -376,7 +419,7 @@ pub fn exceptions_come_back_with_their_reason() {
     let (out, a, b) = (tensor(&[2, 2]), tensor(&[2, 3]), tensor(&[4, 2]));
     let error = etmetal::graph::encode(&stream, op, &[&out, &a, &b]).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("mm") && text.contains("[2, 3] @ F32 [4, 2]") || text.contains("[4, 2]"));
+    assert!(text.contains("mm: building a graph: ") && text.contains("[4, 2]"), "{text}");
     assert_eq!(rules.broken().len(), 1, "the exception");
     // And nothing is left in the way.
     let (a, b) = (tensor(&[2, 3]), tensor(&[3, 2]));

@@ -133,3 +133,18 @@ fn autoreleases_without_a_pool() {
     let broken = rules.broken();
     assert!(broken.len() == 1 && broken[0].starts_with("no-pool:"), "{broken:?}");
 }
+
+#[test]
+fn objects_that_go_without_a_pool() {
+    let rules = lasting_rules();
+    std::thread::spawn(|| {
+        let queue = autoreleasepool(|_| {
+            let device = MTLCreateSystemDefaultDevice().unwrap();
+            device.newCommandQueue().unwrap()
+        });
+        drop(queue);
+    })
+    .join()
+    .unwrap();
+    assert_eq!(rules.broken(), ["no-pool: a StandinCommandQueue goes with no pool in place"]);
+}

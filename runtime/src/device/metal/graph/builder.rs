@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
         Ok(Compiled {
             feeds: in_order(&self.feeds, feeds.as_deref())?,
             targets: in_order(&self.targets, targets.as_deref())?,
-            raw,
+            raw: raw.into(),
         })
     }
 }

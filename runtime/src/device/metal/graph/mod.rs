@@ -20,7 +20,6 @@ mod sort;
 use std::any::Any;
 use std::sync::Arc;
 
-use objc2::rc::Retained;
 use objc2_foundation::NSArray;
 use objc2_metal_performance_shaders_graph::{
     MPSGraphExecutable, MPSGraphExecutableExecutionDescriptor,
@@ -30,6 +29,7 @@ use self::binding::{Output, Slot};
 use self::builder::Builder;
 use super::command::MetalCommandBuffer;
 use super::errors::guarded;
+use super::owned::Owned;
 use super::{Inner, OwnKernel};
 use crate::Result;
 use crate::device::host::graph::check_operands;
@@ -62,7 +62,7 @@ enum Code {
 /// A compiled graph, and which operands it takes, each in the executable's order.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    pub(super) raw: Retained<MPSGraphExecutable>,
+    pub(super) raw: Owned<MPSGraphExecutable>,
     pub(super) feeds: Vec<Slot>,
     pub(super) targets: Vec<Slot>,
 }
