@@ -143,13 +143,7 @@ impl Test {
         let mut failures = Vec::new();
         let mut count = Count::default();
         for lint in &lints {
-            match lint.run()? {
-                None => count.passed += 1,
-                Some(failure) => {
-                    count.failed += 1;
-                    failures.push(failure);
-                }
-            }
+            count_lint(lint.run()?, &mut count, &mut failures);
         }
         let mut ran = Count::default();
         for tests in &tests {
@@ -201,20 +195,28 @@ impl Test {
         if self.faults {
             return standin::faults::run(tools, self.filter.as_deref());
         }
-        let commands = self.standin(tools)?;
+        let lint = !self.no_lint && self.filter.is_none();
+        let clippy = tools.cargo("clippy").args(["--all-targets", "--", "-D", "warnings"]);
+        let lint = lint.then(|| Lint { name: "clippy", commands: vec![clippy] });
+        let tests = self.standin(tools)?;
         if self.selection.dry_run {
-            commands.iter().for_each(|command| println!("{command}"));
+            let lint = lint.iter().flat_map(|lint| &lint.commands);
+            lint.chain(&tests).for_each(|command| println!("{command}"));
             return Ok(true);
         }
-        let (mut failures, mut count) = (Vec::new(), Count::default());
-        for command in &commands {
-            count.add(run_tests(command, &mut failures)?);
+        let (mut failures, mut count, mut ran) = (Vec::new(), Count::default(), Count::default());
+        for lint in &lint {
+            count_lint(lint.run()?, &mut count, &mut failures);
         }
+        for tests in &tests {
+            ran.add(run_tests(tests, &mut failures)?);
+        }
+        count.add(ran);
         println!();
         failures.iter().for_each(|failure| println!("failed: {failure}"));
-        println!("not run: all but the tests of the Metal device on the stand-in");
-        self.tell(count, count);
-        Ok(count.failed == 0 && count.passed > 0)
+        println!("not run: all but the Metal device on the stand-in");
+        self.tell(count, ran);
+        Ok(count.failed == 0 && ran.passed > 0)
     }
 
     fn suite(&self) -> Suite {
@@ -278,8 +280,7 @@ impl Test {
     /// device tells apart, and as an older one. They are a build of their own:
     /// `runtime/standin/README.md` says why.
     fn standin(&self, tools: &standin::Tools) -> Result<[Invocation; 2]> {
-        let mut tests =
-            tools.cargo("test").arg("--no-fail-fast").env("CARGO_TERM_COLOR", color());
+        let mut tests = tools.cargo("test").arg("--no-fail-fast").env("CARGO_TERM_COLOR", color());
         if self.release {
             tests = tests.arg("--release");
         }
@@ -415,6 +416,17 @@ impl Lint {
             }
         }
         Ok(None)
+    }
+}
+
+/// Counts what came of a check.
+fn count_lint(failure: Option<String>, count: &mut Count, failures: &mut Vec<String>) {
+    match failure {
+        None => count.passed += 1,
+        Some(failure) => {
+            count.failed += 1;
+            failures.push(failure);
+        }
     }
 }
 

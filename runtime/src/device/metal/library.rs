@@ -44,10 +44,7 @@ pub struct Libraries {
 
 impl Libraries {
     /// No libraries yet.
-    pub fn new(
-        device: Owned<ProtocolObject<dyn MTLDevice>>,
-        folder: Option<PathBuf>,
-    ) -> Libraries {
+    pub fn new(device: Owned<ProtocolObject<dyn MTLDevice>>, folder: Option<PathBuf>) -> Libraries {
         Libraries { device, folder, libraries: Cache::new(MOST_LIBRARIES) }
     }
 

@@ -184,6 +184,15 @@ pub fn buffers_return_to_the_pool_when_the_gpu_has_done_with_them() {
     assert_ne!(device.pool_stats().in_use, 0, "the GPU has not filled it yet");
     etmetal_standin::metal::command::drain();
     assert_eq!(device.pool_stats().in_use, 0);
+    // So does work that somebody will wait for, as soon as it is done.
+    let out = filled(&device, 4, 0);
+    let mut commands = device.command_buffer().unwrap();
+    commands.fill((&out, 0), 16, 1).unwrap();
+    let mut work = commands.commit().unwrap();
+    drop(out);
+    etmetal_standin::metal::command::drain();
+    assert_eq!(device.pool_stats().in_use, 0);
+    work.wait().unwrap();
     // So does a copy, of both its buffers.
     let (from, to) = (filled(&device, 4, 0), filled(&device, 4, 0));
     let mut commands = device.command_buffer().unwrap();
