@@ -231,7 +231,9 @@ impl Trial<'_> {
             .args(["--config", "profile.dev.package.etmetal-standin.debug=false"]);
         let (ended, text) = output(&build)?;
         if !ended.success() {
-            return Ok(Err(text));
+            // The compiler speaks for people, cargo of other crates for programs.
+            let said = text.lines().filter(|line| !line.starts_with('{'));
+            return Ok(Err(said.collect::<Vec<_>>().join("\n")));
         }
         let mut programs = text.lines().filter_map(|line| {
             let message: serde_json::Value = serde_json::from_str(line).ok()?;

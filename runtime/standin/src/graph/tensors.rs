@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::ptr::NonNull;
 
 use etmetal::tensor::DType;
 use objc2::rc::{Allocated, Retained};
@@ -120,23 +121,25 @@ impl Data {
 }
 
 impl TensorData {
-    fn bytes(&self) -> &mut [u8] {
+    /// Where its elements lie.
+    fn bytes(&self) -> NonNull<[u8]> {
         let data = self.ivars();
         let len = count(&data.sizes) * data.dtype.size();
         let start = etmetal::device::Buffer::contents(&**data.buffer.on_host());
-        unsafe { std::slice::from_raw_parts_mut(start.add(data.offset), len) }
+        let start = NonNull::new(unsafe { start.add(data.offset) }).expect("memory");
+        NonNull::slice_from_raw_parts(start, len)
     }
 
     /// Its elements now.
     pub fn read(&self) -> Value {
         let value = Value::new(self.ivars().dtype, &self.ivars().sizes);
-        value.bytes_mut().copy_from_slice(self.bytes());
+        value.bytes_mut().copy_from_slice(unsafe { self.bytes().as_ref() });
         value
     }
 
     /// Stores elements.
     pub fn write(&self, value: &Value) {
-        self.bytes().copy_from_slice(value.bytes());
+        unsafe { self.bytes().as_mut() }.copy_from_slice(value.bytes());
     }
 }
 

@@ -121,7 +121,7 @@ define_class!(
 
         #[unsafe(method(addCompletedHandler:))]
         fn completed_handler(&self, handler: HandlerPointer) {
-            self.add_handler(handler);
+            unsafe { self.add_handler(handler) };
         }
 
         #[unsafe(method(commit))]
@@ -270,7 +270,7 @@ impl Commands {
     }
 
     /// Adds a completion handler.
-    pub fn add_handler(&self, handler: HandlerPointer) {
+    pub unsafe fn add_handler(&self, handler: HandlerPointer) {
         if self.is_open("addCompletedHandler:") {
             let handler = unsafe { RcBlock::copy(handler) }.expect("a block");
             self.state().handlers.push(handler);

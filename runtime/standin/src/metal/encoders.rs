@@ -242,7 +242,7 @@ define_class!(
 
 fn is_range((buffer, offset): &(Retained<SharedBuffer>, usize), len: usize) -> bool {
     let inside = offset.checked_add(len).is_some_and(|end| end <= buffer.len());
-    let aligned = offset % BLIT_STEP == 0 && len % BLIT_STEP == 0 && len != 0;
+    let aligned = offset.is_multiple_of(BLIT_STEP) && len.is_multiple_of(BLIT_STEP) && len != 0;
     if !inside || !aligned {
         let all = buffer.len();
         violation("metal", format!("a blit of {len} bytes at {offset} of a buffer of {all}"));

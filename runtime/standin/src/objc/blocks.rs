@@ -72,10 +72,10 @@ pub unsafe extern "C-unwind" fn _Block_copy(b: *const c_void) -> *mut c_void {
         let p = std::alloc::alloc(std::alloc::Layout::from_size_align(n, 16).unwrap());
         std::ptr::copy_nonoverlapping(b.cast::<u8>(), p, n);
         (*p.cast::<Block>()).isa = (&raw const _NSConcreteMallocBlock).cast();
-        if k.flags & HAS_COPY_DISPOSE != 0 {
-            if let Some(c) = (*k.desc).copy {
-                c(p.cast(), b)
-            }
+        if k.flags & HAS_COPY_DISPOSE != 0
+            && let Some(c) = (*k.desc).copy
+        {
+            c(p.cast(), b)
         }
         BLOCKS.lock().unwrap().insert(p as usize, (SEQ.fetch_add(1, SeqCst) as u64, 1));
         p.cast()

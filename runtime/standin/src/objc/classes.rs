@@ -23,6 +23,7 @@ pub struct Class {
     pub(crate) meta: bool,
     pub(crate) size: usize,
     methods: RwLock<HashMap<usize, Box<Method>>>,
+    #[expect(clippy::vec_box, reason = "their addresses are given out")]
     ivars: RwLock<Vec<Box<Ivar>>>,
 }
 

@@ -22,6 +22,7 @@ kernel void shared_sum(device uint* out [[buffer(0)]], threadgroup uint* tile [[
     out[i] = tile[i] + tile[0];
 }";
 
+#[expect(clippy::mut_from_ref, reason = "memory that the buffer only names")]
 fn words(buffer: &BufferRef) -> &mut [u32] {
     // SAFETY: tests use buffers of whole words, and only between the work of the device.
     unsafe { std::slice::from_raw_parts_mut(buffer.contents().cast(), buffer.len() / 4) }
@@ -107,6 +108,39 @@ pub fn kernels_alternate_in_one_encoder() {
     }
     commands.commit().unwrap().wait().unwrap();
     assert_eq!(words(&out), [10; 4], "((1 + 1) * 2 + 1) * 2");
+}
+
+#[test]
+pub fn threadgroup_arguments_have_their_lengths() {
+    const TILES: &str = "#include <metal_stdlib>
+using namespace metal;
+kernel void tiles(device uint* out [[buffer(0)]], threadgroup uint* first [[threadgroup(0)]],
+                  threadgroup uint* second [[threadgroup(1)]],
+                  uint i [[thread_position_in_threadgroup]]) {
+    first[i] = out[i];
+    second[i] = 100 * out[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    out[i] = first[63 - i] + second[i];
+}";
+    let _rules = rules();
+    let device = device();
+    let tiles = device.compile(TILES).unwrap().pipeline("tiles").unwrap();
+    let out = filled(&device, 64, 0);
+    (0..64).for_each(|i| words(&out)[i] = i as u32);
+    let mut commands = device.command_buffer().unwrap();
+    commands
+        .dispatch(&Dispatch {
+            pipeline: &tiles,
+            library: None,
+            arguments: &[bound(&out, 0)],
+            threadgroup_memory: &[256, 256],
+            grid: Grid::Threadgroups { groups: [1, 1, 1], group: [64, 1, 1] },
+        })
+        .unwrap();
+    commands.commit().unwrap().wait().unwrap();
+    // With less for the first, the second would lie in it.
+    let expected: Vec<u32> = (0..64).map(|i| 63 - i + 100 * i).collect();
+    assert_eq!(words(&out), expected);
 }
 
 #[test]
