@@ -205,7 +205,7 @@ impl Test {
             return Ok(true);
         }
         let (mut failures, mut count, mut ran) = (Vec::new(), Count::default(), Count::default());
-        for lint in &lint {
+        if let Some(lint) = &lint {
             count_lint(lint.run()?, &mut count, &mut failures);
         }
         for tests in &tests {
