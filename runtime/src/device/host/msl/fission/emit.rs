@@ -68,6 +68,14 @@ struct Emitter<'k, 'a, 's> {
     lanes: HashMap<&'s str, usize>,
 }
 
+/// What the threads of a phase add up.
+struct Sum<'a, 's> {
+    /// Its name in `fission.h`.
+    operator: &'static str,
+    element: String,
+    value: Tokens<'a, 's>,
+}
+
 impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
     fn new(kernel: &'k KernelInfo, analysis: &'k Analysis<'a, 's>, reuse: Reuse) -> Self {
         let (pending, kept) = (Vec::new(), HashMap::new());
@@ -193,15 +201,26 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
     /// what is pending, and keep what a later step uses and the values `extra`, whose arrays are
     /// given back.
     fn phase(&mut self, next: usize, extra: &[Tokens<'a, 's>]) -> Result<Vec<String>, Refusal> {
+        self.summing_phase(next, extra, None)
+    }
+
+    /// As `phase`, and adds up a value of all threads.
+    fn summing_phase(
+        &mut self,
+        next: usize,
+        extra: &[Tokens<'a, 's>],
+        sum: Option<Sum<'a, 's>>,
+    ) -> Result<Vec<String>, Refusal> {
         let parts = keepers(self.analysis, std::mem::take(&mut self.pending), next);
-        if parts.pending.is_empty() && extra.is_empty() {
+        if parts.pending.is_empty() && extra.is_empty() && sum.is_none() {
             return Ok(Vec::new());
         }
-        let used = parts.used().chain(extra.iter().flat_map(|e| names(e)));
+        let summed = sum.iter().flat_map(|s| names(s.value));
+        let used = parts.used().chain(extra.iter().flat_map(|e| names(e))).chain(summed);
         let definitions = self.definitions(used, &parts.own)?;
         let values = parts.values(extra);
         let body: Vec<_> = parts.pending.iter().map(|w| w.code()).collect();
-        let phase = self.write_phase(&definitions, &body, &values);
+        let phase = self.write_phase(&definitions, &body, &values, sum);
         let array = |at: usize| format!("msl::fission::array<{at}>(msl_kept{phase})");
         for (at, name) in parts.keep.iter().enumerate() {
             self.kept.insert(name, array(at));
@@ -209,28 +228,64 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         Ok((parts.keep.len()..values.len()).map(array).collect())
     }
 
-    fn write_phase(&mut self, definitions: &str, body: &[String], values: &[String]) -> usize {
+    fn write_phase(
+        &mut self,
+        definitions: &str,
+        body: &[String],
+        values: &[String],
+        sum: Option<Sum<'a, 's>>,
+    ) -> usize {
         let phase = self.phases;
+        let (mut parameter, mut argument) = (String::new(), String::new());
+        if let Some(Sum { operator, element, .. }) = &sum {
+            self.line(&format!(
+                "{element} msl_sum{phase} = msl::fission::{operator}::nothing<{element}>();"
+            ));
+            parameter = format!(", {element}& msl_sum");
+            argument = format!(", msl_sum{phase}");
+        }
         self.phases += 1;
         let memory = if phase == 0 { "0".to_owned() } else { format!("msl_end{}", phase - 1) };
         self.line(&format!(
-            "auto msl_phase{phase} = [&](const uint msl_thread) MSL_ALWAYS_INLINE {{"
+            "auto msl_phase{phase} = [&](const uint msl_thread{parameter}) MSL_ALWAYS_INLINE {{"
         ));
         self.line(&format!("  {definitions}"));
         for statement in body {
             self.line(&format!("  {statement}"));
         }
+        if let Some(Sum { operator, element, value }) = sum {
+            self.line(&format!(
+                "  msl_sum = msl::fission::{operator}::apply<{element}>(msl_sum, {element}({}));",
+                text(value)
+            ));
+        }
         self.line(&format!("  return msl::fission::pack({}); }};", values.join(", ")));
         self.line(&format!(
-            "using msl_Kept{phase} = msl::fission::Kept<decltype(msl_phase{phase}(0u)), msl_most>;"
+            "using msl_Kept{phase} = msl::fission::Kept<decltype(msl_phase{phase}(0u{argument})), msl_most>;"
         ));
         self.line(&format!("constexpr ulong msl_end{phase} = {memory} + sizeof(msl_Kept{phase}); static_assert(msl_end{phase} <= msl::fission::elements_offset);"));
         self.line(&format!(
             "msl_Kept{phase}& msl_kept{phase} = *(msl_Kept{phase}*)(msl_memory + {memory});"
         ));
         self.line("MSL_PHASE for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++)");
-        self.line(&format!("  msl_kept{phase}.set(msl_thread, msl_phase{phase}(msl_thread));"));
+        self.line(&format!(
+            "  msl_kept{phase}.set(msl_thread, msl_phase{phase}(msl_thread{argument}));"
+        ));
         phase
+    }
+
+    /// What a sum or product adds up, if the compiler can do that while the values are computed.
+    fn sum(&self, collective: &Collective<'a, 's>) -> Option<Sum<'a, 's>> {
+        let memory = *collective.memory.first()?;
+        let held = self.analysis.threadgroup.iter().find(|t| t.name == memory)?;
+        let [value] = collective.values[..] else { return None };
+        let fits = matches!(collective.kind, Kind::Sum | Kind::Product)
+            && gather::is_summed(&text(held.ty));
+        fits.then(|| Sum {
+            operator: collective.kind.operator(),
+            element: text(held.ty),
+            value: without_cast(self.analysis, value, memory),
+        })
     }
 
     fn collective(&mut self, at: usize, collective: &Collective<'a, 's>) -> Result<(), Refusal> {
@@ -238,9 +293,16 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         let values = collective.values.iter().flat_map(|v| names(v));
         let mut used = collective.memory.iter().copied().chain(values);
         if let Some(number) = used.find_map(|n| self.lanes.get(n)) {
-            let call = gather::together(self.analysis, collective, *number);
+            let value = gather::together(self.analysis, collective, *number);
             let (ty, name) = (text(collective.result.ty), collective.result.name);
-            self.line(&format!("{ty} {name} = msl::fission::{call};"));
+            self.line(&format!("{ty} {name} = {value};"));
+            return Ok(());
+        }
+        if let Some(sum) = self.sum(collective) {
+            let phase = self.phases;
+            self.summing_phase(at, &[], Some(sum))?;
+            let (ty, name) = (text(collective.result.ty), collective.result.name);
+            self.line(&format!("{ty} {name} = msl_sum{phase};"));
             return Ok(());
         }
         let is_kept = |tokens: &Tokens<'a, 's>| {

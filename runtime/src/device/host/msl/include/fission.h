@@ -73,16 +73,29 @@ MSL_INLINE auto& array(K& kept) {
 }
 
 // --- operators, on numbers and on vectors of them
+//
+// Threads add and multiply in any order, so the compiler may choose one that makes vectors:
+// `nothing` is what such a sum starts with.
 
 struct Add {
   static constexpr bool chooses = false;  // whether the result is one of the operands
   template <class T>
-  static MSL_INLINE T apply(T a, T b) { return T(a + b); }
+  static MSL_INLINE T apply(T a, T b) {
+#pragma clang fp reassociate(on)
+    return T(a + b);
+  }
+  template <class T>
+  static MSL_INLINE constexpr T nothing() { return T(-0.0f); }
 };
 struct Multiply {
   static constexpr bool chooses = false;
   template <class T>
-  static MSL_INLINE T apply(T a, T b) { return T(a * b); }
+  static MSL_INLINE T apply(T a, T b) {
+#pragma clang fp reassociate(on)
+    return T(a * b);
+  }
+  template <class T>
+  static MSL_INLINE constexpr T nothing() { return T(1.0f); }
 };
 // NaN wins, as in PyTorch.
 struct Greatest {
@@ -136,8 +149,8 @@ template <class Op, class T>
 MSL_INLINE T reduce_same(const T* values, uint count) {
   static_assert(metal::is_scalar_v<T>, "only numbers are reduced");
   if constexpr (!metal::is_same_v<T, bfloat>) {
+    // Fewer have just been stored one by one: a load of them all would wait for that.
     if (count >= 32) return reduce_lanes<Op, 32>(values, count);
-    if (count >= 8) return reduce_lanes<Op, 8>(values, count);
   }
   T all = values[0];
   for (uint i = 1; i < count; i++) all = Op::template apply<T>(all, values[i]);
@@ -214,7 +227,8 @@ MSL_INLINE metal::float3 welford_combine(const metal::float3 (&sets)[Most], uint
 
 // --- loops over the elements that the threads of a group share
 
-constexpr uint lanes = 256;  // of a block
+constexpr uint lanes = 256;       // of a block, where something is gathered in lanes
+constexpr uint elements = 4096;  // of a block that has none
 constexpr long unbounded = 0x7fffffffffffffffl;
 
 // How often a loop `for (auto c = 0; c < n; ++c)` runs.
@@ -235,8 +249,9 @@ MSL_INLINE long strided(long trips, long bound, uint threads) {
 }
 // Lanes that are used for so many elements.
 MSL_INLINE uint width(long total) { return total < 1 ? 1 : total < lanes ? (uint)total : lanes; }
-// Those of a block with so many elements left.
-MSL_INLINE uint filled(long left) { return left < lanes ? (uint)left : lanes; }
+// Elements of a block with so many left.
+template <uint Block>
+MSL_INLINE uint filled(long left) { return left < Block ? (uint)left : Block; }
 
 template <class T, uint Count>
 MSL_INLINE void fill(T (&values)[Count], T value) {
