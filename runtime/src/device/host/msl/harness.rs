@@ -164,7 +164,7 @@ impl<'a> Dispatch<'a> {
         let middle = total / 2;
         for (begin, end) in [(0, middle), (middle, total)] {
             // SAFETY: the buffers outlive the call and the tests bind what their kernels use.
-            unsafe { (native.entry)(&launch, arena, begin, end) };
+            unsafe { native.run(&launch, arena, begin, end) }.unwrap();
         }
         for bound in &self.buffers {
             if let Some(lines) = &bound.aligned {

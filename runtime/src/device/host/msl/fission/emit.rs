@@ -28,8 +28,18 @@ pub(super) fn emit(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> Result<F
         Err(_) => (Shape::Rows, "MSL_ROWS_ENTRY"),
     };
     let (size, builtins) = (analysis.size.unwrap_or(0), &analysis.builtins);
-    let entry = format!("{entry}({}, {size}, {}", builtins.axis, builtins.one_group);
-    Ok(Fission { code, entry, shape })
+    let held = threadgroup_bytes(analysis);
+    _ = writeln!(code, "{entry}({}, {size}, {}, ({held}))", builtins.axis, builtins.one_group);
+    Ok(Fission { code, shape })
+}
+
+/// The bytes of the threadgroup variables, each in steps of 16 as on fibers (`threadgroup.h`).
+fn threadgroup_bytes(analysis: &Analysis<'_, '_>) -> String {
+    let size = |t: &super::statement::Threadgroup<'_, '_>| {
+        format!("(sizeof({} {}) + 15) / 16 * 16", text(t.ty), text(t.dimensions))
+    };
+    let all: Vec<_> = analysis.threadgroup.iter().map(size).collect();
+    if all.is_empty() { "0".to_owned() } else { all.join(" + ") }
 }
 
 /// What declares the parameters that are the same for all groups.

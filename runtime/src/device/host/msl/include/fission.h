@@ -451,28 +451,24 @@ MSL_INLINE Thread thread_of(const Launch* l, const uint3& where, uint count, uin
   return t;
 }
 
-// The linear threadgroups begin..end of the grid, x fastest: those whose threads all lie along
-// `Axis` (`Size` of them, if that is not 0) by `group`, others by `fibers`. With `OneGroup` the
-// grid must have one group along the axis.
-template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group>
-MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
-                    Group group) {
+// The linear threadgroups begin..end of the grid, x fastest, by `group`, as long as their threads
+// all lie along `Axis` (`Size` of them, if that is not 0); with `OneGroup` the grid must have one
+// group along the axis. Gives the first that was not run.
+template <uint Axis, uint Size, bool OneGroup, class Group>
+MSL_INLINE ulong run(const Launch* l, char* memory, ulong begin, ulong end, Group group) {
   constexpr uint second = Axis == 0 ? 1 : 0, third = Axis == 2 ? 1 : 2;
   if (l->group[second] != 1 || l->group[third] != 1 || (OneGroup && l->groups[Axis] != 1) ||
-      l->grid[0] > most_threads || l->grid[1] > most_threads || l->grid[2] > most_threads) {
-    fibers(l, c, begin, end);
-    return;
-  }
+      l->grid[0] > most_threads || l->grid[1] > most_threads || l->grid[2] > most_threads)
+    return begin;
   uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
   const ulong row = begin / l->groups[0];
   where.y = (uint)(row % l->groups[1]);
   where.z = (uint)(row / l->groups[1]);
-  char* const memory = (char*)c + stacks_offset;
   for (ulong g = begin; g < end; g++) {
     const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
     const uint size = at_most(l->group[Axis], l->grid[Axis] - at * l->group[Axis]);
     const bool fits = Size == 0 || size == Size;
-    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) fibers(l, c, g, g + 1);
+    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) return g;
     if (++where.x == l->groups[0]) {
       where.x = 0;
       if (++where.y == l->groups[1]) {
@@ -481,6 +477,7 @@ MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers 
       }
     }
   }
+  return end;
 }
 
 // Thread `number` of the group `lane` behind `where` in x; groups are one thread wide in x.
@@ -501,14 +498,13 @@ MSL_INLINE Thread column_thread(const Launch* l, const uint3& where, uint count,
 }
 
 // As `run`, with up to `columns` groups at once by `together`.
-template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group, class Together>
-MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
-                            Group group, Together together) {
+template <uint Axis, uint Size, bool OneGroup, class Group, class Together>
+MSL_INLINE ulong run_columns(const Launch* l, char* memory, ulong begin, ulong end, Group group,
+                             Together together) {
   static_assert(Axis != 0 && OneGroup, "groups lie side by side in x");
   const uint size = at_most(l->group[Axis], l->grid[Axis]);
   const bool fits = l->group[0] == 1 && l->grid[0] <= most_threads && l->group[3 - Axis] == 1 && l->groups[Axis] == 1 &&
                     (Size == 0 || size == Size);
-  char* const memory = (char*)c + stacks_offset;
   while (begin < end) {
     uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
     const ulong row = begin / l->groups[0], left = end - begin;
@@ -521,33 +517,32 @@ MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end,
         (wide == columns
              ? together(l, memory, where, size, metal::integral_constant<uint, columns>())
              : together(l, memory, where, size, wide));
-    if (!done)
-      run<Axis, Size, OneGroup>(l, c, begin, begin + wide, fibers, group);
-    begin += wide;
+    const ulong next =
+        done ? begin + wide : run<Axis, Size, OneGroup>(l, memory, begin, begin + wide, group);
+    if (next < begin + wide) return next;
+    begin = next;
   }
+  return end;
 }
 
 }  // namespace fission
 }  // namespace msl
 
-// The entry of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
-// in x; the arguments behind the first three are those of MSL_FIBERS_ENTRY.
-#define MSL_ROWS_ENTRY(axis, size, one_group, ...) \
-  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), __VA_ARGS__)
-#define MSL_COLUMNS_ENTRY(axis, size, one_group, ...)                                           \
-  MSL_LOOPS_ENTRY(                                                                              \
-      (msl::fission::run_columns<axis, size, one_group>),                                       \
-      (&msl_group, [](auto... of) MSL_ALWAYS_INLINE { return msl_columns(of...); }), __VA_ARGS__)
-#define MSL_LOOPS_ENTRY(run, functions, ...)                                                   \
-  static __attribute__((noinline)) void msl_fibers(const msl::Launch* l, msl::Context* c,      \
-                                                   ulong begin, ulong end) {                   \
-    msl::Run<__VA_ARGS__>::fibers(l, c, begin, end);                                           \
-  }                                                                                            \
-  MSL_EXPORT uint runs_as_loops() { return 1; }                                                \
-  MSL_EXPORT __attribute__((flatten)) void entry(const msl::Launch* l, void* arena,            \
-                                                 ulong begin, ulong end) {                     \
-    MSL_REMOVE_PARENTHESES run(l, (msl::Context*)arena, begin, end, &msl_fibers,               \
-                               MSL_REMOVE_PARENTHESES functions);                              \
-  }                                                                                            \
-  MSL_STATIC_THREADGROUP_MEMORY
+// The loops of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
+// in x. They give the first threadgroup that was not run, which is for fibers.
+#define MSL_ROWS_ENTRY(axis, size, one_group, threadgroup_bytes)                      \
+  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), threadgroup_bytes)
+#define MSL_COLUMNS_ENTRY(axis, size, one_group, threadgroup_bytes)                   \
+  MSL_LOOPS_ENTRY(                                                                    \
+      (msl::fission::run_columns<axis, size, one_group>),                             \
+      (&msl_group, [](auto... of) MSL_ALWAYS_INLINE { return msl_columns(of...); }),  \
+      threadgroup_bytes)
+#define MSL_LOOPS_ENTRY(run, functions, threadgroup_bytes)                            \
+  MSL_EXPORT uint static_threadgroup_memory() { return threadgroup_bytes; }           \
+  MSL_EXPORT __attribute__((flatten)) ulong loops(const msl::Launch* l, void* arena,  \
+                                                  ulong begin, ulong end) {           \
+    char* const memory = (char*)arena + msl::stacks_offset;                           \
+    return MSL_REMOVE_PARENTHESES run(l, memory, begin, end,                          \
+                                      MSL_REMOVE_PARENTHESES functions);              \
+  }
 #define MSL_REMOVE_PARENTHESES(...) __VA_ARGS__
