@@ -61,7 +61,7 @@ impl Launch {
     /// `rows` threadgroups of `threads` threads.
     fn rows(rows: u32, threads: u32) -> Launch {
         let (grid, group) = ([rows, threads, 1], [1, threads, 1]);
-        Launch { grid, group, elements: 1 << 17, scalar: 0 }
+        Launch { grid, group, elements: 1 << 18, scalar: 0 }
     }
 }
 
