@@ -12,6 +12,7 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("fission/builtins.rs"),
     include_bytes!("fission/collective.rs"),
     include_bytes!("fission/columns.rs"),
+    include_bytes!("fission/definitions.rs"),
     include_bytes!("fission/effects.rs"),
     include_bytes!("fission/emit.rs"),
     include_bytes!("fission/gather.rs"),

@@ -9,6 +9,7 @@ use super::analyse::{Analysis, Step, Work};
 use super::builtins::Builtin;
 use super::collective::{Collective, Kind};
 use super::columns::columns;
+use super::definitions::{Definition, definitions};
 use super::gather;
 use super::reuse::Reuse;
 use super::statement::{Tokens, names, text};
@@ -178,33 +179,20 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         used: impl Iterator<Item = &'s str>,
         own: &HashSet<&'s str>,
     ) -> Result<String, Refusal> {
-        let mut code: Vec<(usize, String)> = Vec::new();
-        let mut seen = own.clone();
-        let mut todo: Vec<&'s str> = used.collect();
-        while let Some(name) = todo.pop() {
-            if !seen.insert(name) {
-                continue;
+        let first = |name: &str| {
+            let of = self.analysis.builtins.by_name.get(name)?;
+            Some(builtin(self.kernel, name, of, "msl_at(msl_thread)"))
+        };
+        definitions(self.analysis, used, own, first, |name, variable| {
+            match (variable.varies, variable.cheap, self.kept.get(name)) {
+                (false, ..) => Definition::There,
+                (true, true, _) => Definition::Again,
+                (true, false, Some(place)) => {
+                    Definition::Kept(format!("auto {name} = {place}[msl_thread];"))
+                }
+                (true, false, None) => Definition::Lost,
             }
-            if let Some(of) = self.analysis.builtins.by_name.get(name) {
-                code.push((0, builtin(self.kernel, name, of, "msl_at(msl_thread)")));
-                continue;
-            }
-            let Some(variable) = self.analysis.variables.get(name) else { continue };
-            if !variable.varies {
-                continue;
-            }
-            let order = variable.order + 1;
-            if variable.cheap {
-                code.push((order, variable.work.code()));
-                todo.extend(names(variable.work.tokens));
-            } else if let Some(place) = self.kept.get(name) {
-                code.push((order, format!("auto {name} = {place}[msl_thread];")));
-            } else {
-                return Err(Refusal::new(format!("{name} is used before it is computed")));
-            }
-        }
-        code.sort();
-        Ok(code.into_iter().map(|(_, c)| c).collect::<Vec<_>>().join(" "))
+        })
     }
 
     /// Closes the phase before step `next`, if there is something to do for it: all threads do

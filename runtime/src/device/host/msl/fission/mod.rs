@@ -28,6 +28,7 @@ mod analyse;
 mod builtins;
 mod collective;
 mod columns;
+mod definitions;
 mod effects;
 mod emit;
 mod gather;
