@@ -1,12 +1,13 @@
 //! Kernels, their arguments, and how many threads run them.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::device::{Argument, Extent, Grid, Pipeline};
-use crate::error::err;
+use crate::device::{Argument, ArgumentTable, Extent, Grid, Pipeline};
+use crate::error::{Context as _, err};
 use crate::profile::{self, TensorUse};
 use crate::tensor::{Placement, Tensor};
 
@@ -153,8 +154,8 @@ impl Kernel {
 /// The arguments of one kernel call, by index.
 #[derive(Debug, Clone, Default)]
 pub struct Arguments {
-    buffers: SmallVec<[Option<Argument>; 8]>,
-    threadgroup_memory: SmallVec<[u32; 2]>,
+    /// Command buffers may share it: it is copied before it changes under them.
+    table: Rc<ArgumentTable>,
     /// The tensors among the arguments, by index; only while profiling.
     tensors: Vec<(usize, TensorUse)>,
 }
@@ -165,21 +166,28 @@ impl Arguments {
         Arguments::default()
     }
 
-    /// Unsets all.
-    pub fn clear(&mut self) {
-        self.buffers.clear();
-        self.threadgroup_memory.clear();
+    /// Unsets all. If a command buffer has the table, goes on with the `spare` one.
+    pub fn renew(&mut self, spare: impl FnOnce() -> Option<Rc<ArgumentTable>>) {
+        match Rc::get_mut(&mut self.table) {
+            Some(table) => table.clear(),
+            None => self.table = spare().unwrap_or_default(),
+        }
         self.tensors.clear();
+    }
+
+    /// The arguments as a command buffer takes them.
+    pub fn table(&self) -> &Rc<ArgumentTable> {
+        &self.table
     }
 
     /// Buffer arguments by index.
     pub fn buffers(&self) -> &[Option<Argument>] {
-        &self.buffers
+        self.table.buffers()
     }
 
     /// Bytes of each `threadgroup` argument, by its index.
     pub fn threadgroup_memory(&self) -> &[u32] {
-        &self.threadgroup_memory
+        self.table.threadgroup_memory()
     }
 
     /// The tensors that were bound while profiling, by index.
@@ -193,31 +201,19 @@ impl Arguments {
     /// # Errors
     /// The index is out of range, or the tensor is a CPU tensor with dimensions.
     pub fn tensor(&mut self, index: usize, tensor: &Tensor) -> Result<()> {
-        if tensor.placement() == Placement::Mps {
-            let argument = Argument::Buffer {
-                buffer: tensor.storage().buffer().clone(),
-                offset: tensor.buffer_offset(),
-                extent: Some(tensor.extent_bytes()),
-                dtype: Some(tensor.dtype()),
-            };
-            self.set(index, argument)?;
-            if profile::enabled() {
-                self.note_tensor(index, tensor);
-            }
-            return Ok(());
+        self.set(index, bound(tensor).context(|| format!("argument {index}"))?)?;
+        if profile::enabled() && tensor.placement() == Placement::Mps {
+            self.note_tensor(index, tensor);
         }
-        if !tensor.sizes().is_empty() {
-            return Err(err!(
-                InvalidArgument,
-                "argument {index} is a CPU tensor of sizes {:?}; a kernel takes mps tensors and \
-                 CPU scalars",
-                tensor.sizes()
-            ));
-        }
-        // SAFETY: the tensor's one element lies inside its storage, which it keeps alive; CPU
-        // tensors are not written by the device.
-        let bytes = unsafe { std::slice::from_raw_parts(tensor.as_ptr(), tensor.dtype().size()) };
-        self.bytes(index, bytes)
+        Ok(())
+    }
+
+    /// Binds what [`bound`] made of a tensor. The profile does not get to know the tensor.
+    ///
+    /// # Errors
+    /// The index is out of range.
+    pub(crate) fn bound(&mut self, index: usize, bound: Argument) -> Result<()> {
+        self.set(index, bound)
     }
 
     /// Binds a `constant long&`: what AOTInductor passes integers as.
@@ -292,10 +288,7 @@ impl Arguments {
                 MAX_THREADGROUP_ARGUMENTS - 1
             ));
         }
-        if self.threadgroup_memory.len() <= index {
-            self.threadgroup_memory.resize(index + 1, 0);
-        }
-        self.threadgroup_memory[index] = bytes;
+        Rc::make_mut(&mut self.table).bind_threadgroup(index, bytes);
         Ok(())
     }
 
@@ -307,10 +300,7 @@ impl Arguments {
                 MAX_ARGUMENTS - 1
             ));
         }
-        if self.buffers.len() <= index {
-            self.buffers.resize(index + 1, None);
-        }
-        self.buffers[index] = Some(argument);
+        Rc::make_mut(&mut self.table).bind(index, argument);
         self.tensors.retain(|(at, _)| *at != index);
         Ok(())
     }
@@ -320,6 +310,32 @@ impl Arguments {
         let at = self.tensors.partition_point(|(at, _)| *at < index);
         self.tensors.insert(at, (index, tensor));
     }
+}
+
+/// What a kernel takes for `tensor`; see [`Arguments::tensor`].
+///
+/// # Errors
+/// It is a CPU tensor with dimensions.
+pub(crate) fn bound(tensor: &Tensor) -> Result<Argument> {
+    if tensor.placement() == Placement::Mps {
+        return Ok(Argument::Buffer {
+            buffer: tensor.storage().buffer().clone(),
+            offset: tensor.buffer_offset(),
+            extent: Some(tensor.extent_bytes()),
+            dtype: Some(tensor.dtype()),
+        });
+    }
+    if !tensor.sizes().is_empty() {
+        return Err(err!(
+            InvalidArgument,
+            "a CPU tensor of sizes {:?}; a kernel takes mps tensors and CPU scalars",
+            tensor.sizes()
+        ));
+    }
+    // SAFETY: the tensor's one element lies inside its storage, which it keeps alive; CPU tensors
+    // are not written by the device.
+    let bytes = unsafe { std::slice::from_raw_parts(tensor.as_ptr(), tensor.dtype().size()) };
+    Ok(Argument::Bytes(SmallVec::from_slice(bytes)))
 }
 
 #[cfg(test)]
@@ -400,7 +416,7 @@ mod tests {
         assert_eq!(sizes, [8, 4, 4, 1, 16]);
         arguments.threadgroup(2, 64).unwrap();
         assert_eq!(arguments.threadgroup_memory(), [0, 0, 64]);
-        arguments.clear();
+        arguments.renew(|| unreachable!("nobody shares it"));
         assert!(arguments.buffers().is_empty() && arguments.threadgroup_memory().is_empty());
     }
 

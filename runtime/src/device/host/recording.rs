@@ -6,6 +6,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::arenas::Arenas;
@@ -15,12 +16,17 @@ use super::msl::Launch;
 use super::pipeline::HostPipeline;
 use super::threads::Threads;
 use crate::Result;
-use crate::device::{Argument, BufferRef, Dispatch, Executable, Operand, Pipeline};
+use crate::device::{
+    Argument, ArgumentTable, BufferRef, Dispatch, Executable, Operand, Pipeline, SharedDispatch,
+};
 use crate::error::{Context as _, err};
 use crate::profile::{self, Work};
 
 /// A recording with room for more commands than this is not kept for reuse.
 const MOST_KEPT: usize = 1 << 14;
+
+/// Argument tables that are kept for reuse: for the commands between two commits, most often.
+const MOST_SPARE: usize = 64;
 
 /// Copies and fills of this many bytes are shared among threads, in parts of so many.
 const LONG: usize = 4 << 20;
@@ -30,8 +36,10 @@ const PART: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Recording {
     commands: Vec<Command>,
-    /// Buffers of the kernel arguments, kept alive.
-    buffers: Vec<BufferRef>,
+    /// The arguments of kernels, and with them their buffers, kept alive.
+    arguments: Vec<Rc<ArgumentTable>>,
+    /// Empty tables that nobody else has.
+    spare: Vec<Rc<ArgumentTable>>,
     /// Addresses of kernel arguments, and the bytes that belong to each from there on.
     addresses: Vec<*mut c_void>,
     sizes: Vec<u64>,
@@ -42,9 +50,25 @@ pub struct Recording {
     described: Vec<(usize, Work)>,
 }
 
-// SAFETY: the addresses are those of arguments that the recording holds itself; buffers may be
-// used from any thread, by one command at a time.
-unsafe impl Send for Recording {}
+/// A recording without commands, for another thread perhaps.
+#[derive(Debug)]
+pub struct Idle(Recording);
+
+// SAFETY: what may not leave its thread is the count of a table's references. Nothing is recorded,
+// and the one reference to a spare table is the recording's (see `Recording::clear`).
+unsafe impl Send for Idle {}
+
+impl Idle {
+    /// Lets go of what is recorded; `None` if the recording is not worth keeping.
+    pub fn new(mut recording: Recording) -> Option<Idle> {
+        recording.clear().then_some(Idle(recording))
+    }
+
+    /// The recording.
+    pub fn into_inner(self) -> Recording {
+        self.0
+    }
+}
 
 /// Sixteen bytes of an inline argument, aligned as any MSL type wants.
 #[derive(Debug, Clone, Copy, Default)]
@@ -120,7 +144,15 @@ impl Recording {
     /// Lets go of everything; whether the recording is worth keeping for reuse.
     pub fn clear(&mut self) -> bool {
         self.commands.clear();
-        self.buffers.clear();
+        for mut table in self.arguments.drain(..) {
+            // Whoever encoded the call last may still have its table.
+            if let Some(unused) = Rc::get_mut(&mut table) {
+                unused.clear();
+                if self.spare.len() < MOST_SPARE {
+                    self.spare.push(table);
+                }
+            }
+        }
         self.addresses.clear();
         self.sizes.clear();
         self.inline.clear();
@@ -134,27 +166,41 @@ impl Recording {
     /// # Errors
     /// The pipeline is another device's, or [`launch::prepare`] refuses the call.
     pub fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()> {
+        let Dispatch { pipeline, library, arguments, threadgroup_memory, grid } = *dispatch;
+        let arguments = &Rc::new(ArgumentTable::new(arguments, threadgroup_memory));
+        self.dispatch_shared(&SharedDispatch { pipeline, library, arguments, grid })
+    }
+
+    /// Records a kernel call, and keeps its arguments as they are.
+    ///
+    /// # Errors
+    /// As for [`Recording::dispatch`].
+    pub fn dispatch_shared(&mut self, dispatch: &SharedDispatch<'_>) -> Result<()> {
         let pipeline = host_pipeline(dispatch.pipeline)?;
-        let Some(mut launch) = launch::prepare(pipeline, dispatch)? else {
+        let Some(mut launch) = launch::prepare(pipeline, &dispatch.dispatch())? else {
             return Ok(());
         };
         let arguments = self.addresses.len();
-        for argument in dispatch.arguments {
+        for argument in dispatch.arguments.buffers() {
             self.argument(argument.as_ref());
         }
-        launch.buffer_count = dispatch.arguments.len() as u64;
+        launch.buffer_count = (self.addresses.len() - arguments) as u64;
+        self.arguments.push(dispatch.arguments.clone());
+        let library = dispatch.library.filter(|_| pipeline.checks.is_some()).cloned();
         let pipeline = dispatch.pipeline.clone();
-        let wants_name = host_pipeline(&pipeline)?.checks.is_some();
-        let library = dispatch.library.filter(|_| wants_name).cloned();
         self.commands.push(Command::Dispatch { pipeline, library, launch, arguments });
         Ok(())
+    }
+
+    /// An empty table that nobody has, if there is one.
+    pub fn spare_arguments(&mut self) -> Option<Rc<ArgumentTable>> {
+        self.spare.pop()
     }
 
     fn argument(&mut self, argument: Option<&Argument>) {
         let (address, size) = match argument {
             None => (std::ptr::null_mut(), 0),
             Some(Argument::Buffer { buffer, offset, extent, .. }) => {
-                self.buffers.push(buffer.clone());
                 // SAFETY: `check_arguments` found the offset inside the buffer or at its end.
                 let address = unsafe { buffer.contents().add(*offset) };
                 let rest = buffer.len() - offset;

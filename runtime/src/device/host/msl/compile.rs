@@ -292,7 +292,8 @@ pub(crate) fn load(path: &Path, mode: LaunchMode) -> Result<Native> {
         ));
     }
     let loops = library.symbol(c"runs_as_loops").is_ok();
-    Ok(Native { entry, mode, loops, static_threadgroup_memory, library, file: None })
+    let file = None;
+    Ok(Native { entry, mode, loops, fallback: None, static_threadgroup_memory, library, file })
 }
 
 /// A loaded shared library, closed on drop.

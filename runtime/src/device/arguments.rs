@@ -1,0 +1,75 @@
+//! The arguments of a kernel call.
+
+use smallvec::SmallVec;
+
+use super::BufferRef;
+use crate::tensor::DType;
+
+/// One argument of a kernel.
+#[derive(Debug, Clone)]
+pub enum Argument {
+    /// A buffer from a byte offset.
+    Buffer {
+        /// The buffer.
+        buffer: BufferRef,
+        /// Byte offset of the kernel's first element.
+        offset: usize,
+        /// Bytes from there on that belong to the argument, where that is known to be less than
+        /// the rest of the buffer: what the host's checked mode holds a kernel to.
+        extent: Option<usize>,
+        /// What the elements are, where that is known: how a comparison of devices reads them.
+        dtype: Option<DType>,
+    },
+    /// A value that travels with the command (`setBytes`).
+    Bytes(SmallVec<[u8; 16]>),
+}
+
+/// The arguments of one kernel call, by index: a block that is filled, shared with a command buffer
+/// and used again, without a look at the reference counts of the buffers in it.
+#[derive(Debug, Clone, Default)]
+pub struct ArgumentTable {
+    buffers: SmallVec<[Option<Argument>; 8]>,
+    threadgroup_memory: SmallVec<[u32; 2]>,
+}
+
+impl ArgumentTable {
+    /// The table of these arguments.
+    pub fn new(buffers: &[Option<Argument>], threadgroup_memory: &[u32]) -> ArgumentTable {
+        ArgumentTable {
+            buffers: buffers.into(),
+            threadgroup_memory: SmallVec::from_slice(threadgroup_memory),
+        }
+    }
+
+    /// Buffer arguments by index; `None` for an index that is not bound.
+    pub fn buffers(&self) -> &[Option<Argument>] {
+        &self.buffers
+    }
+
+    /// Bytes of each `threadgroup` argument, by its index.
+    pub fn threadgroup_memory(&self) -> &[u32] {
+        &self.threadgroup_memory
+    }
+
+    /// Binds a buffer argument.
+    pub fn bind(&mut self, index: usize, argument: Argument) {
+        if self.buffers.len() <= index {
+            self.buffers.resize_with(index + 1, || None);
+        }
+        self.buffers[index] = Some(argument);
+    }
+
+    /// Gives a `threadgroup` argument its bytes.
+    pub fn bind_threadgroup(&mut self, index: usize, bytes: u32) {
+        if self.threadgroup_memory.len() <= index {
+            self.threadgroup_memory.resize(index + 1, 0);
+        }
+        self.threadgroup_memory[index] = bytes;
+    }
+
+    /// Unbinds all.
+    pub fn clear(&mut self) {
+        self.buffers.clear();
+        self.threadgroup_memory.clear();
+    }
+}
