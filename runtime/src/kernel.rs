@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::device::{Argument, ArgumentTable, Extent, Grid, Pipeline};
-use crate::error::{Context as _, err};
+use crate::error::err;
 use crate::profile::{self, TensorUse};
 use crate::tensor::{Placement, Tensor};
 
@@ -79,7 +79,12 @@ impl Kernel {
     pub fn grid_1d(&self, threads: u64, group: Option<u64>) -> Result<Grid> {
         let limit = u64::from(self.pipeline.max_threads_per_threadgroup());
         let group = group.unwrap_or(threads.min(limit));
-        self.grid(&[threads], Some(&[group]))
+        match (u32::try_from(threads), u32::try_from(group)) {
+            (Ok(threads @ 1..), Ok(size @ 1..)) if group <= limit => {
+                Ok(Grid::Threads { threads: [threads, 1, 1], group: [size, 1, 1] })
+            }
+            _ => self.grid(&[threads], Some(&[group])),
+        }
     }
 
     /// The grid of `threads` in one to three dimensions. Without group sizes, PyTorch's: the
@@ -200,20 +205,43 @@ impl Arguments {
     ///
     /// # Errors
     /// The index is out of range, or the tensor is a CPU tensor with dimensions.
+    #[inline]
     pub fn tensor(&mut self, index: usize, tensor: &Tensor) -> Result<()> {
-        self.set(index, bound(tensor).context(|| format!("argument {index}"))?)?;
-        if profile::enabled() && tensor.placement() == Placement::Mps {
+        if tensor.placement() != Placement::Mps {
+            return self.cpu_scalar(index, tensor);
+        }
+        let argument = Argument::Buffer {
+            buffer: tensor.storage().buffer().clone(),
+            offset: tensor.buffer_offset(),
+            extent: Some(tensor.extent_bytes()),
+            dtype: Some(tensor.dtype()),
+        };
+        self.changed(index)?.bind(index, argument);
+        if profile::enabled() {
             self.note_tensor(index, tensor);
         }
         Ok(())
     }
 
-    /// Binds what [`bound`] made of a tensor. The profile does not get to know the tensor.
-    ///
-    /// # Errors
-    /// The index is out of range.
-    pub(crate) fn bound(&mut self, index: usize, bound: Argument) -> Result<()> {
-        self.set(index, bound)
+    /// Unsets an argument, so that setting it again lets go of nothing.
+    pub(crate) fn unset(&mut self, index: usize) {
+        Rc::make_mut(&mut self.table).unbind(index);
+    }
+
+    /// Binds a CPU tensor, which has no dimensions.
+    fn cpu_scalar(&mut self, index: usize, tensor: &Tensor) -> Result<()> {
+        if !tensor.sizes().is_empty() {
+            return Err(err!(
+                InvalidArgument,
+                "argument {index} is a CPU tensor of sizes {:?}; a kernel takes mps tensors and \
+                 CPU scalars",
+                tensor.sizes()
+            ));
+        }
+        // SAFETY: the tensor's one element lies inside its storage, which it keeps alive; CPU
+        // tensors are not written by the device.
+        let bytes = unsafe { std::slice::from_raw_parts(tensor.as_ptr(), tensor.dtype().size()) };
+        self.bytes(index, bytes)
     }
 
     /// Binds a `constant long&`: what AOTInductor passes integers as.
@@ -273,7 +301,8 @@ impl Arguments {
                 bytes.len()
             ));
         }
-        self.set(index, Argument::Bytes(SmallVec::from_slice(bytes)))
+        self.changed(index)?.bind(index, Argument::Bytes(SmallVec::from_slice(bytes)));
+        Ok(())
     }
 
     /// Gives the `threadgroup` argument `index` that many bytes.
@@ -292,7 +321,9 @@ impl Arguments {
         Ok(())
     }
 
-    fn set(&mut self, index: usize, argument: Argument) -> Result<()> {
+    /// The table, whose argument `index` is about to change.
+    #[inline]
+    fn changed(&mut self, index: usize) -> Result<&mut ArgumentTable> {
         if index >= MAX_ARGUMENTS {
             return Err(err!(
                 InvalidArgument,
@@ -300,9 +331,10 @@ impl Arguments {
                 MAX_ARGUMENTS - 1
             ));
         }
-        Rc::make_mut(&mut self.table).bind(index, argument);
-        self.tensors.retain(|(at, _)| *at != index);
-        Ok(())
+        if !self.tensors.is_empty() {
+            self.tensors.retain(|(at, _)| *at != index);
+        }
+        Ok(Rc::make_mut(&mut self.table))
     }
 
     fn note_tensor(&mut self, index: usize, tensor: &Tensor) {
@@ -310,32 +342,6 @@ impl Arguments {
         let at = self.tensors.partition_point(|(at, _)| *at < index);
         self.tensors.insert(at, (index, tensor));
     }
-}
-
-/// What a kernel takes for `tensor`; see [`Arguments::tensor`].
-///
-/// # Errors
-/// It is a CPU tensor with dimensions.
-pub(crate) fn bound(tensor: &Tensor) -> Result<Argument> {
-    if tensor.placement() == Placement::Mps {
-        return Ok(Argument::Buffer {
-            buffer: tensor.storage().buffer().clone(),
-            offset: tensor.buffer_offset(),
-            extent: Some(tensor.extent_bytes()),
-            dtype: Some(tensor.dtype()),
-        });
-    }
-    if !tensor.sizes().is_empty() {
-        return Err(err!(
-            InvalidArgument,
-            "a CPU tensor of sizes {:?}; a kernel takes mps tensors and CPU scalars",
-            tensor.sizes()
-        ));
-    }
-    // SAFETY: the tensor's one element lies inside its storage, which it keeps alive; CPU tensors
-    // are not written by the device.
-    let bytes = unsafe { std::slice::from_raw_parts(tensor.as_ptr(), tensor.dtype().size()) };
-    Ok(Argument::Bytes(SmallVec::from_slice(bytes)))
 }
 
 #[cfg(test)]

@@ -28,35 +28,59 @@ pub enum Argument {
 /// and used again, without a look at the reference counts of the buffers in it.
 #[derive(Debug, Clone, Default)]
 pub struct ArgumentTable {
-    buffers: SmallVec<[Option<Argument>; 8]>,
-    threadgroup_memory: SmallVec<[u32; 2]>,
+    /// Behind those in use nothing is bound: they stay allocated.
+    buffers: Vec<Option<Argument>>,
+    in_use: usize,
+    threadgroup_memory: Vec<u32>,
 }
 
 impl ArgumentTable {
     /// The table of these arguments.
     pub fn new(buffers: &[Option<Argument>], threadgroup_memory: &[u32]) -> ArgumentTable {
         ArgumentTable {
-            buffers: buffers.into(),
-            threadgroup_memory: SmallVec::from_slice(threadgroup_memory),
+            buffers: buffers.to_vec(),
+            in_use: buffers.len(),
+            threadgroup_memory: threadgroup_memory.to_vec(),
         }
     }
 
     /// Buffer arguments by index; `None` for an index that is not bound.
+    #[inline]
     pub fn buffers(&self) -> &[Option<Argument>] {
-        &self.buffers
+        &self.buffers[..self.in_use]
     }
 
     /// Bytes of each `threadgroup` argument, by its index.
+    #[inline]
     pub fn threadgroup_memory(&self) -> &[u32] {
         &self.threadgroup_memory
     }
 
     /// Binds a buffer argument.
+    #[inline]
     pub fn bind(&mut self, index: usize, argument: Argument) {
         if self.buffers.len() <= index {
-            self.buffers.resize_with(index + 1, || None);
+            self.grow(index);
         }
-        self.buffers[index] = Some(argument);
+        self.in_use = self.in_use.max(index + 1);
+        if self.buffers[index].is_some() {
+            self.unbind(index);
+        }
+        // It is none, and forgotten only so that the new one is written where it stays and not
+        // moved there.
+        std::mem::forget(self.buffers[index].replace(argument));
+    }
+
+    /// Unbinds a buffer argument.
+    pub fn unbind(&mut self, index: usize) {
+        if let Some(argument) = self.buffers.get_mut(index) {
+            *argument = None;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.buffers.resize_with((index + 1).next_multiple_of(8), || None);
     }
 
     /// Gives a `threadgroup` argument its bytes.
@@ -69,7 +93,8 @@ impl ArgumentTable {
 
     /// Unbinds all.
     pub fn clear(&mut self) {
-        self.buffers.clear();
+        self.buffers[..self.in_use].fill_with(|| None);
+        self.in_use = 0;
         self.threadgroup_memory.clear();
     }
 }

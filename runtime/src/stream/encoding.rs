@@ -1,11 +1,11 @@
 //! The kernel call that is being encoded: its arguments are set one by one.
 
 use super::Stream;
-use crate::Result;
 use crate::device::Grid;
 use crate::error::{Context as _, err};
 use crate::kernel::{Arguments, Kernel};
 use crate::tensor::RawHandle;
+use crate::{Error, Result};
 
 /// A kernel call whose arguments are being set.
 #[derive(Debug)]
@@ -73,8 +73,13 @@ impl Stream {
         kernel: &Kernel,
         change: impl FnOnce(&mut Arguments) -> Result<()>,
     ) -> Result<()> {
-        self.expect_encoding(kernel)?;
-        self.encode_current(change)
+        let mut encoding = self.0.encoding.borrow_mut();
+        match &mut *encoding {
+            Some(current) if current.kernel.is(kernel) => {
+                change(&mut current.arguments).context(|| kernel.describe())
+            }
+            current => Err(not_encoded(current.as_ref(), kernel)),
+        }
     }
 
     /// Dispatches the call that is being encoded over the grid that `grid` gives for its kernel.
@@ -93,25 +98,30 @@ impl Stream {
     /// # Errors
     /// No call of `kernel` was started, or the device refuses it; the message names the kernel.
     pub fn dispatch_encoded(&self, kernel: &Kernel, grid: Grid) -> Result<()> {
-        self.expect_encoding(kernel)?;
-        self.dispatch_current(|_| Ok(grid))
-    }
-
-    /// Whether the call being encoded is one of `kernel`.
-    fn expect_encoding(&self, kernel: &Kernel) -> Result<()> {
         match &*self.0.encoding.borrow() {
-            Some(current) if current.kernel.is(kernel) => Ok(()),
-            Some(current) => Err(err!(
-                InvalidArgument,
-                "{}: a call of {} is being encoded on this thread; start encoding first",
-                kernel.describe(),
-                current.kernel.describe()
-            )),
-            None => Err(none_encoded()).context(|| kernel.describe()),
+            Some(current) if current.kernel.is(kernel) => {
+                self.dispatch(&current.kernel, &current.arguments, grid)
+            }
+            current => Err(not_encoded(current.as_ref(), kernel)),
         }
     }
 }
 
-fn none_encoded() -> crate::Error {
+/// The error of a call of `kernel` that was not started.
+#[cold]
+fn not_encoded(current: Option<&Encoding>, kernel: &Kernel) -> Error {
+    match current {
+        Some(current) => err!(
+            InvalidArgument,
+            "{}: a call of {} is being encoded on this thread; start encoding first",
+            kernel.describe(),
+            current.kernel.describe()
+        ),
+        None => none_encoded().context(kernel.describe()),
+    }
+}
+
+#[cold]
+fn none_encoded() -> Error {
     err!(InvalidArgument, "no call is being encoded on this thread; start encoding first")
 }

@@ -67,7 +67,7 @@ impl Stream {
         if !in_flight.is_empty() {
             self.count(|stats| stats.waits += 1);
             let span = profile::span(Category::Wait, "wait");
-            for mut submission in in_flight.drain(..) {
+            while let Some(mut submission) = in_flight.pop_front() {
                 self.keep_failure(submission.wait());
             }
             drop(span);

@@ -40,6 +40,9 @@ impl Geometry {
     /// A threadgroup without threads or with more than the kernel may have, or a grid whose
     /// threads cannot be numbered.
     pub fn new(pipeline: &HostPipeline, grid: &Grid) -> Result<Option<Geometry>> {
+        if let Some(line) = Geometry::line(pipeline, grid) {
+            return Ok(Some(line));
+        }
         let name = &pipeline.name;
         let (extent, group) = match *grid {
             Grid::Threads { threads, group } => (threads, group),
@@ -92,6 +95,22 @@ impl Geometry {
     }
 }
 
+impl Geometry {
+    /// The sizes of a grid in one dimension, which most are and which takes no thought.
+    #[inline]
+    fn line(pipeline: &HostPipeline, grid: &Grid) -> Option<Geometry> {
+        match *grid {
+            Grid::Threads { threads: [x, 1, 1], group: [size, 1, 1] }
+                if x != 0 && size != 0 && size <= pipeline.max_threads =>
+            {
+                let groups = if x <= size { 1 } else { x.div_ceil(size) };
+                Some(Geometry { grid: [x, 1, 1], group: [size, 1, 1], groups: [groups, 1, 1] })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Product of three sizes, if it has a number.
 fn volume(extent: Extent) -> Option<u64> {
     (u64::from(extent[0]) * u64::from(extent[1])).checked_mul(u64::from(extent[2]))
@@ -113,6 +132,45 @@ impl std::fmt::Display for Sizes {
 /// # Errors
 /// The first argument that is not, by kernel, index and name.
 pub fn check_arguments(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Result<()> {
+    if all_fit(pipeline, arguments) { Ok(()) } else { find_misfit(pipeline, arguments) }
+}
+
+/// Whether all arguments are as [`check_arguments`] wants them, in one go over them. Those of
+/// parameters with the same index are not found to be.
+fn all_fit(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> bool {
+    let mut parameters = pipeline.buffers.as_slice();
+    for (index, argument) in arguments.iter().enumerate() {
+        let parameter = match parameters {
+            [first, rest @ ..] if first.index as usize == index => {
+                parameters = rest;
+                Some(first)
+            }
+            _ => None,
+        };
+        let fits = match (argument, parameter) {
+            (None, parameter) => parameter.is_none(),
+            (Some(Argument::Buffer { buffer, offset, .. }), parameter) => {
+                let len = buffer.len();
+                // Alignments are powers of two.
+                *offset <= len
+                    && parameter
+                        .is_none_or(|p| offset & (p.alignment - 1) == 0 && len - offset >= p.bytes)
+            }
+            (Some(Argument::Bytes(bytes)), parameter) => {
+                bytes.len() <= LIMITS.max_inline_bytes as usize
+                    && parameter.is_none_or(|p| bytes.len() >= p.bytes)
+            }
+        };
+        if !fits {
+            return false;
+        }
+    }
+    parameters.is_empty() && arguments.len() <= LIMITS.max_buffer_arguments as usize
+}
+
+/// The error of the first argument that is not as it has to be.
+#[cold]
+fn find_misfit(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Result<()> {
     if arguments.len() > LIMITS.max_buffer_arguments as usize {
         return Err(err!(
             InvalidArgument,
@@ -235,25 +293,29 @@ pub fn threadgroup_lengths(
     Ok(all)
 }
 
-/// The checked launch of a dispatch, without its buffers; `None` for a grid without threads.
+/// Checks a dispatch and fills in its launch, all but the addresses of its buffers; whether it has
+/// threads to run.
 ///
 /// # Errors
 /// What [`Geometry::new`], [`check_arguments`] and [`threadgroup_lengths`] refuse.
-pub fn prepare(pipeline: &HostPipeline, dispatch: &Dispatch<'_>) -> Result<Option<Launch>> {
+#[inline]
+pub fn prepare(
+    pipeline: &HostPipeline,
+    dispatch: &Dispatch<'_>,
+    launch: &mut Launch,
+) -> Result<bool> {
     let geometry = Geometry::new(pipeline, &dispatch.grid)?;
     check_arguments(pipeline, dispatch.arguments)?;
-    let threadgroup_lengths = threadgroup_lengths(pipeline, dispatch.threadgroup_memory)?;
-    Ok(geometry.map(|Geometry { grid, group, groups }| Launch {
-        buffers: std::ptr::null(),
-        sizes: std::ptr::null(),
-        buffer_count: 0,
-        grid,
-        group,
-        groups,
-        writable: pipeline.checks.as_ref().map_or(0, |checks| checks.writable),
-        threadgroup_lengths,
-        fault: std::ptr::null_mut(),
-    }))
+    if !dispatch.threadgroup_memory.is_empty() || !pipeline.threadgroups.is_empty() {
+        launch.threadgroup_lengths = threadgroup_lengths(pipeline, dispatch.threadgroup_memory)?;
+    }
+    let Some(Geometry { grid, group, groups }) = geometry else { return Ok(false) };
+    launch.grid = grid;
+    launch.group = group;
+    launch.groups = groups;
+    launch.buffer_count = dispatch.arguments.len() as u64;
+    launch.writable = pipeline.checks.as_ref().map_or(0, |checks| checks.writable);
+    Ok(true)
 }
 
 /// A launch with everything it needs, shared by the threads that run it.

@@ -36,6 +36,7 @@ const PART: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Recording {
     commands: Vec<Command>,
+    launches: Vec<Launch>,
     /// The arguments of kernels, and with them their buffers, kept alive.
     arguments: Vec<Rc<ArgumentTable>>,
     /// Empty tables that nobody else has.
@@ -89,7 +90,8 @@ enum Command {
         pipeline: Arc<dyn Pipeline>,
         /// The shader library's name, where a message may want it.
         library: Option<Arc<str>>,
-        launch: Launch,
+        /// Index in `launches`.
+        launch: usize,
         /// Index of its first argument in `addresses` and `sizes`.
         arguments: usize,
     },
@@ -144,7 +146,8 @@ impl Recording {
     /// Lets go of everything; whether the recording is worth keeping for reuse.
     pub fn clear(&mut self) -> bool {
         self.commands.clear();
-        for mut table in self.arguments.drain(..) {
+        self.launches.clear();
+        while let Some(mut table) = self.arguments.pop() {
             // Whoever encoded the call last may still have its table.
             if let Some(unused) = Rc::get_mut(&mut table) {
                 unused.clear();
@@ -177,14 +180,19 @@ impl Recording {
     /// As for [`Recording::dispatch`].
     pub fn dispatch_shared(&mut self, dispatch: &SharedDispatch<'_>) -> Result<()> {
         let pipeline = host_pipeline(dispatch.pipeline)?;
-        let Some(mut launch) = launch::prepare(pipeline, &dispatch.dispatch())? else {
-            return Ok(());
-        };
-        let arguments = self.addresses.len();
+        let (launch, arguments) = (self.launches.len(), self.addresses.len());
+        // Filled in where it stays: it is long, and the next to be read.
+        self.launches.push(Launch::EMPTY);
+        match launch::prepare(pipeline, &dispatch.dispatch(), &mut self.launches[launch]) {
+            Ok(true) => {}
+            nothing => {
+                self.launches.pop();
+                return nothing.map(drop);
+            }
+        }
         for argument in dispatch.arguments.buffers() {
             self.argument(argument.as_ref());
         }
-        launch.buffer_count = (self.addresses.len() - arguments) as u64;
         self.arguments.push(dispatch.arguments.clone());
         let library = dispatch.library.filter(|_| pipeline.checks.is_some()).cloned();
         let pipeline = dispatch.pipeline.clone();
@@ -283,12 +291,13 @@ impl Recording {
     /// # Errors
     /// The first failure, with the name of its kernel.
     pub fn run(&mut self, threads: &Threads, arenas: &Arenas) -> Result<()> {
-        for InlineArgument { address, inline } in self.inline_arguments.drain(..) {
+        for &InlineArgument { address, inline } in &self.inline_arguments {
             self.addresses[address] = std::ptr::from_mut(&mut self.inline[inline]).cast();
         }
-        let (addresses, sizes) = (&self.addresses, &self.sizes);
-        let run = |command: &mut Command| match command {
+        let (addresses, sizes, launches) = (&self.addresses, &self.sizes, &mut self.launches);
+        let mut run = |command: &mut Command| match command {
             Command::Dispatch { pipeline, library, launch, arguments } => {
+                let launch = &mut launches[*launch];
                 launch.buffers = addresses[*arguments..].as_ptr();
                 launch.sizes = sizes[*arguments..].as_ptr();
                 let pipeline = host_pipeline(pipeline)?;
@@ -313,6 +322,9 @@ impl Recording {
                 Lowered::of(executable)?.run(operands, threads)
             }
         };
+        if self.described.is_empty() {
+            return self.commands.iter_mut().try_for_each(run);
+        }
         let mut described = self.described.drain(..).peekable();
         self.commands.iter_mut().enumerate().try_for_each(|(index, command)| {
             let Some((_, work)) = described.next_if(|(at, _)| *at == index) else {

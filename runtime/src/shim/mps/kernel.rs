@@ -5,10 +5,9 @@ use std::ffi::c_void;
 
 use crate::Result;
 use crate::device::Grid;
-use crate::kernel::{Arguments, Kernel, bound};
-use crate::profile;
+use crate::kernel::{Arguments, Kernel};
 use crate::shim::abi::{In, c_functions};
-use crate::shim::registry::{kernel, look_at_tensor, tensor};
+use crate::shim::registry::{kernel, look_at_tensor};
 use crate::stream::Stream;
 use crate::tensor::RawHandle;
 
@@ -21,13 +20,12 @@ c_functions! {
 
     /// Binds a tensor: its buffer, from its first element on.
     fn aoti_torch_mps_set_arg_tensor(func: RawHandle, idx: u32, handle: RawHandle) {
-        let index = idx as usize;
-        if profile::enabled() {
-            let tensor = tensor(handle);
-            return encode(func, |arguments| arguments.tensor(index, &*tensor?));
-        }
-        let bound = look_at_tensor(handle, bound);
-        encode(func, |arguments| arguments.bound(index, bound?))
+        encode(func, |arguments| {
+            // Who owned the buffer before may have a say when it goes: not while the table of
+            // tensors is looked at.
+            arguments.unset(idx as usize);
+            look_at_tensor(handle, |tensor| arguments.tensor(idx as usize, tensor))
+        })
     }
 
     /// Binds an integer, eight bytes wide.
