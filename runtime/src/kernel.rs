@@ -210,13 +210,9 @@ impl Arguments {
         if tensor.placement() != Placement::Mps {
             return self.cpu_scalar(index, tensor);
         }
-        let argument = Argument::Buffer {
-            buffer: tensor.storage().buffer().clone(),
-            offset: tensor.buffer_offset(),
-            extent: Some(tensor.extent_bytes()),
-            dtype: Some(tensor.dtype()),
-        };
-        self.changed(index)?.bind(index, argument);
+        let known = (Some(tensor.extent_bytes()), Some(tensor.dtype()));
+        let (buffer, offset) = (tensor.storage().buffer(), tensor.buffer_offset());
+        self.changed(index)?.bind_buffer(index, buffer, offset, known);
         if profile::enabled() {
             self.note_tensor(index, tensor);
         }

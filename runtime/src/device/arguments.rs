@@ -59,6 +59,28 @@ impl ArgumentTable {
     /// Binds a buffer argument.
     #[inline]
     pub fn bind(&mut self, index: usize, argument: Argument) {
+        *self.vacant(index) = Some(argument);
+    }
+
+    /// Binds `buffer` from `offset` on, with what is known of the argument. The fields are written
+    /// where they stay: an [`Argument`] that is moved there is read before its stores are done.
+    #[inline]
+    pub fn bind_buffer(
+        &mut self,
+        index: usize,
+        buffer: &BufferRef,
+        offset: usize,
+        (extent, dtype): (Option<usize>, Option<DType>),
+    ) {
+        let vacant = self.vacant(index);
+        let buffer = buffer.clone();
+        // It was none: there is nothing to drop.
+        std::mem::forget(vacant.replace(Argument::Buffer { buffer, offset, extent, dtype }));
+    }
+
+    /// The place of a buffer argument, which is none now.
+    #[inline]
+    fn vacant(&mut self, index: usize) -> &mut Option<Argument> {
         if self.buffers.len() <= index {
             self.grow(index);
         }
@@ -66,12 +88,11 @@ impl ArgumentTable {
         if self.buffers[index].is_some() {
             self.unbind(index);
         }
-        // It is none, and forgotten only so that the new one is written where it stays and not
-        // moved there.
-        std::mem::forget(self.buffers[index].replace(argument));
+        &mut self.buffers[index]
     }
 
     /// Unbinds a buffer argument.
+    #[cold]
     pub fn unbind(&mut self, index: usize) {
         if let Some(argument) = self.buffers.get_mut(index) {
             *argument = None;

@@ -40,9 +40,6 @@ impl Geometry {
     /// A threadgroup without threads or with more than the kernel may have, or a grid whose
     /// threads cannot be numbered.
     pub fn new(pipeline: &HostPipeline, grid: &Grid) -> Result<Option<Geometry>> {
-        if let Some(line) = Geometry::line(pipeline, grid) {
-            return Ok(Some(line));
-        }
         let name = &pipeline.name;
         let (extent, group) = match *grid {
             Grid::Threads { threads, group } => (threads, group),
@@ -108,6 +105,15 @@ impl Geometry {
             }
             _ => None,
         }
+    }
+
+    /// Writes the sizes into a launch, which then has threads.
+    #[inline]
+    fn fill_in(self, launch: &mut Launch) -> bool {
+        launch.grid = self.grid;
+        launch.group = self.group;
+        launch.groups = self.groups;
+        true
     }
 }
 
@@ -304,18 +310,20 @@ pub fn prepare(
     dispatch: &Dispatch<'_>,
     launch: &mut Launch,
 ) -> Result<bool> {
-    let geometry = Geometry::new(pipeline, &dispatch.grid)?;
+    let has_threads = match Geometry::line(pipeline, &dispatch.grid) {
+        Some(line) => line.fill_in(launch),
+        None => match Geometry::new(pipeline, &dispatch.grid)? {
+            Some(geometry) => geometry.fill_in(launch),
+            None => false,
+        },
+    };
     check_arguments(pipeline, dispatch.arguments)?;
     if !dispatch.threadgroup_memory.is_empty() || !pipeline.threadgroups.is_empty() {
         launch.threadgroup_lengths = threadgroup_lengths(pipeline, dispatch.threadgroup_memory)?;
     }
-    let Some(Geometry { grid, group, groups }) = geometry else { return Ok(false) };
-    launch.grid = grid;
-    launch.group = group;
-    launch.groups = groups;
     launch.buffer_count = dispatch.arguments.len() as u64;
     launch.writable = pipeline.checks.as_ref().map_or(0, |checks| checks.writable);
-    Ok(true)
+    Ok(has_threads)
 }
 
 /// A launch with everything it needs, shared by the threads that run it.

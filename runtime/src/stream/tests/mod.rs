@@ -209,7 +209,7 @@ fn argument_tables_are_used_again_and_hold_nothing_meanwhile() {
     let first = tables();
     let again = tables();
     // That of the last call belonged to the encoding, which was ended.
-    assert_eq!(again.iter().filter(|table| first.contains(table)).count(), 4);
+    assert!(again.iter().filter(|table| first.contains(table)).count() >= 4);
 }
 
 #[test]
