@@ -343,14 +343,11 @@ impl Job<'_> {
         let call = |arena: *mut c_void| {
             // SAFETY: the launch was checked against what the kernel declares, its addresses are
             // valid (see `run`, the only caller), and a synchronising kernel gets an arena of its own.
-            unsafe { (self.pipeline.entry)(self.launch, arena, begin, end) };
+            unsafe { self.pipeline.code.run(self.launch, arena, begin, end) }
         };
         match self.pipeline.mode {
-            LaunchMode::Plain => {
-                call(std::ptr::null_mut());
-                Ok(())
-            }
-            LaunchMode::Fibers => self.arenas.with(|arena| call(arena.start().cast())),
+            LaunchMode::Plain => call(std::ptr::null_mut()),
+            LaunchMode::Fibers => self.arenas.with(|arena| call(arena.start().cast()))?,
         }
     }
 

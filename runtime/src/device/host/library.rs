@@ -78,7 +78,7 @@ impl Libraries {
 
 /// One MSL source.
 pub struct HostLibrary {
-    module: Arc<Module>,
+    module: Module,
     checked: bool,
     /// The pipelines of the module's kernels, in its order.
     kernels: Vec<Once<Arc<HostPipeline>>>,
@@ -93,7 +93,7 @@ impl std::fmt::Debug for HostLibrary {
 impl HostLibrary {
     fn new(module: Module, checked: bool) -> HostLibrary {
         let kernels = module.kernels().iter().map(|_| Once::default()).collect();
-        HostLibrary { module: Arc::new(module), checked, kernels }
+        HostLibrary { module, checked, kernels }
     }
 
     /// The pipeline of the kernel at `index`, compiled if nobody has asked for it yet.

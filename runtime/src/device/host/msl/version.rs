@@ -25,6 +25,7 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("kernels.rs"),
     include_bytes!("lex.rs"),
     include_bytes!("module.rs"),
+    include_bytes!("native.rs"),
     include_bytes!("rewrite.rs"),
     include_bytes!("split_index.rs"),
     include_bytes!("stored.rs"),

@@ -12,11 +12,11 @@ use super::Refusal;
 use super::analyse::{Analysis, Step, Work, is_cheap_function};
 use super::collective::{Collective, Kind};
 use super::emit::{buffers, builtin, checks, keepers, without_cast};
-use super::gather::{index_type, kept, taken};
+use super::gather::{gathering_statement, index_type, kept, taken};
 use super::loops::{Gathered, Loop};
 use super::pays::pays;
 use super::reuse::Reuse;
-use super::statement::{Tokens, names, text};
+use super::statement::{Declaration, Tokens, names, text};
 
 /// Most elements of a loop of which a value is kept for each group.
 const MOST_ELEMENTS: u64 = 2048;
@@ -244,15 +244,16 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
 
     fn collective(&mut self, at: usize, collective: &Collective<'a, 's>) -> Result<(), Refusal> {
         let name = collective.result.name;
-        let memory = collective.memory.first().copied().unwrap_or_default();
+        // The last memory of an operation is that of its result: a place has one for the values too.
+        let memory = collective.memory.last().copied().unwrap_or_default();
         let operator = collective.kind.operator();
         let element = format!("msl::fission::element<decltype({memory})>");
+        let is_place = matches!(collective.kind, Kind::ArgMax | Kind::ArgMin);
         let used = collective.values.iter().flat_map(|v| names(v));
-        let gathered = used.chain([memory]).find(|n| self.analysis.gathered.contains(n));
+        let mut gathered: Vec<_> =
+            used.chain([memory]).filter(|n| self.analysis.gathered.contains(n)).collect();
+        let gathered = if is_place { gathered.pop() } else { gathered.first().copied() };
         let call = match (collective.kind, gathered) {
-            (Kind::ArgMax | Kind::ArgMin, _) => {
-                return Err(Refusal::new("the place of a number"));
-            }
             (Kind::WelfordCombine, None) => return Err(Refusal::new("sets of numbers")),
             (Kind::WelfordCombine, Some(of)) => format!("together(msl_of_{of}, {{}})"),
             (_, Some(of)) => format!("together<{element}>(msl_all_{of}, {{}})"),
@@ -260,17 +261,16 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
                 self.phase(at, &[])?;
                 format!("welford_columns(msl_memory_{memory}, msl_count, msl_wide, {{}})")
             }
+            (Kind::ArgMax | Kind::ArgMin, None) => {
+                let arrays = self.phase(at, &collective.values)?;
+                format!(
+                    "places_of_columns<msl::fission::{operator}>({}, msl_count, msl_wide, {{}})",
+                    arrays.join(", ")
+                )
+            }
             (_, None) => {
                 let value = without_cast(self.analysis, collective.values[0], memory);
-                let variables = &self.analysis.variables;
-                let own = match value {
-                    [v] if variables.get(v.text).is_some_and(|v| v.varies && !v.cheap) => {
-                        self.phase(at, &[])?;
-                        self.kept.get(v.text).cloned()
-                    }
-                    _ => self.phase(at, &[value])?.pop(),
-                };
-                let array = own.ok_or_else(|| Refusal::new("a value that is not computed"))?;
+                let array = self.operand(at, value)?;
                 format!(
                     "reduce_columns<msl::fission::{operator}, {element}>({array}, msl_count, \
                      msl_wide, {{}})"
@@ -292,6 +292,24 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
         Ok(())
     }
 
+    /// The array of the values of an operand of the operation at step `at`.
+    fn operand(&mut self, at: usize, value: Tokens<'a, 's>) -> Result<String, Refusal> {
+        let variables = &self.analysis.variables;
+        let own = match value {
+            [v] if variables.get(v.text).is_some_and(|v| v.varies && !v.cheap) => {
+                self.phase(at, &[])?;
+                self.kept.get(v.text).cloned()
+            }
+            _ => self.phase(at, &[value])?.pop(),
+        };
+        own.ok_or_else(|| Refusal::new("a value that is not computed"))
+    }
+
+    fn declaration(&self, name: &str) -> Result<Declaration<'a, 's>, Refusal> {
+        let declared = self.analysis.variables.get(name).and_then(|v| v.work.declares);
+        declared.ok_or_else(|| Refusal::new(format!("{name} without a type")))
+    }
+
     fn gathering_loop(&mut self, at: usize, of: &'k Loop<'a, 's>) -> Result<(), Refusal> {
         self.phase(at, &[])?;
         let number = self.loops;
@@ -299,11 +317,8 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
         let (mut lanes, mut fold, mut counts) = (String::new(), String::new(), String::new());
         for gathered in &of.gathered {
             match gathered {
-                Gathered::Value { name, kind } => {
-                    let Some(d) = self.analysis.variables.get(name).and_then(|v| v.work.declares)
-                    else {
-                        return Err(Refusal::new("a variable without a type"));
-                    };
+                Gathered::Value { name, kind, .. } => {
+                    let d = self.declaration(name)?;
                     let (ty, init) = (text(d.ty), text(d.init));
                     self.line(&format!(
                         "alignas(64) {ty} msl_all_{name}[msl::fission::columns], \
@@ -323,7 +338,19 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
                     self.line(&format!("msl::fission::ColumnsOfNumbers msl_of_{memory};"));
                     _ = write!(counts, "const float msl_part_{memory} = msl_of_{memory}.next(); ");
                 }
-                _ => return Err(Refusal::new("the place of a number, or sets of numbers")),
+                Gathered::Welford { .. } => return Err(Refusal::new("sets of numbers")),
+                Gathered::Place { value, index, .. } => {
+                    for name in [value, index] {
+                        let d = self.declaration(name)?;
+                        let ty = if name == index { index_type(of) } else { text(d.ty) };
+                        self.line(&format!(
+                            "alignas(64) {ty} msl_all_{name}[msl::fission::columns]; \
+                             msl::fission::fill(msl_all_{name}, {ty}({}));",
+                            text(d.init)
+                        ));
+                        _ = write!(lanes, "auto& {name} = msl_all_{name}[msl_lane]; ");
+                    }
+                }
             }
         }
         self.write_loop(of, number, &lanes, &fold, &counts)
@@ -376,9 +403,9 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
             None => "const uint msl_count = msl_size; constexpr uint msl_most = 1024;".to_owned(),
         };
         let mut out = format!(
-            "static MSL_ALWAYS_INLINE bool msl_columns(const msl::Launch* msl_launch, \
+            "template <class msl_Wide>\nstatic MSL_ALWAYS_INLINE bool msl_columns(const msl::Launch* msl_launch, \
              char* msl_memory, const msl::uint3 msl_where, const uint msl_size, \
-             const uint msl_wide) {{\n  {most}\n  \
+             const msl_Wide msl_columns_wide) {{\n  const uint msl_wide = msl_columns_wide;\n  {most}\n  \
              const auto msl_at = [&](const uint msl_number, const uint msl_lane) \
              MSL_ALWAYS_INLINE {{ return msl::fission::column_thread<{}>(msl_launch, msl_where, \
              msl_count, msl_number, msl_lane); }};\n  \
@@ -411,18 +438,13 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
     }
 }
 
-/// A statement of a loop's body; what gathers a mean, in the lane of its group.
+/// A statement of a loop's body; what gathers something, in the lane of its group.
 fn column_statement(of: &Loop<'_, '_>, at: usize, statement: Tokens<'_, '_>) -> String {
-    let welford = of.gathered.iter().find_map(|g| match g {
-        Gathered::Welford { memory, at: place, operand, .. } if *place == at => {
-            Some((memory, operand))
-        }
-        _ => None,
-    });
-    match welford {
+    match of.gathered.iter().find(|g| g.at() == at) {
         None => text(statement),
-        Some((memory, operand)) => {
+        Some(Gathered::Welford { memory, operand, .. }) => {
             format!("msl_of_{memory}.add(msl_lane, (float)({}), msl_part_{memory});", text(operand))
         }
+        Some(gathered) => gathering_statement(gathered, of.linear.name, statement),
     }
 }

@@ -88,8 +88,8 @@ impl<'a, 's> Analyser<'a, 's, '_> {
             (!declaration.ty.iter().any(|t| t.is("auto"))).then_some(declaration.init)
         };
         let starts = match gathered {
-            Gathered::Value { name, kind } => init(name).is_some_and(|i| is_identity(*kind, i)),
-            Gathered::Place { value, index, kind } => {
+            Gathered::Value { name, kind, .. } => init(name).is_some_and(|i| is_identity(*kind, i)),
+            Gathered::Place { value, index, kind, .. } => {
                 init(value).is_some_and(|i| is_identity(*kind, i))
                     && init(index).is_some_and(|i| is_identity(Kind::Sum, i))
             }

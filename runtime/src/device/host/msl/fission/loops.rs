@@ -22,15 +22,15 @@ use super::statement::{
     Declaration, Statement, Tokens, arguments, inner, names, parse, reads, same,
 };
 
-/// What a loop gathers in the lanes of a variable.
+/// What a loop gathers in the lanes of a variable, by statement number `at` of its body, of the
+/// values of `operand`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Gathered<'a, 's> {
     /// One number, by an operation.
-    Value { name: &'s str, kind: Kind },
+    Value { name: &'s str, kind: Kind, at: usize, operand: Tokens<'a, 's> },
     /// The greatest or least number and its index.
-    Place { value: &'s str, index: &'s str, kind: Kind },
-    /// Mean and spread in threadgroup memory, by statement number `at` of the body: of numbers,
-    /// or of triples.
+    Place { value: &'s str, index: &'s str, kind: Kind, at: usize, operand: Tokens<'a, 's> },
+    /// Mean and spread in threadgroup memory: of numbers, or of triples.
     Welford { memory: &'s str, at: usize, operand: Tokens<'a, 's>, of_numbers: bool },
 }
 
@@ -49,6 +49,15 @@ impl<'s> Gathered<'_, 's> {
         match self {
             Gathered::Value { kind, .. } | Gathered::Place { kind, .. } => *kind == collective.kind,
             Gathered::Welford { .. } => collective.kind == Kind::WelfordCombine,
+        }
+    }
+
+    /// The number of the statement that gathers it.
+    pub(super) fn at(&self) -> usize {
+        match self {
+            Gathered::Value { at, .. }
+            | Gathered::Place { at, .. }
+            | Gathered::Welford { at, .. } => *at,
         }
     }
 }
@@ -175,11 +184,11 @@ impl<'a, 's> Loop<'a, 's> {
                     }
                 }
                 Statement::Expression(tokens) => {
-                    self.gathered.extend(value(tokens));
+                    self.gathered.extend(value(tokens, at));
                     self.gathered.extend(welford(tokens, at, is_thread)?);
                 }
                 Statement::If { condition, then, otherwise: None } => {
-                    self.gathered.extend(place(condition, then, &copies)?);
+                    self.gathered.extend(place(condition, then, &copies, at)?);
                 }
                 _ => {}
             }
@@ -194,7 +203,7 @@ impl<'a, 's> Loop<'a, 's> {
             all.filter(|n| *n == name).count()
         };
         let expected = |g: &Gathered<'_, '_>| match g {
-            Gathered::Value { name, kind: Kind::Max | Kind::Min } => uses(name) == 2,
+            Gathered::Value { name, kind: Kind::Max | Kind::Min, .. } => uses(name) == 2,
             Gathered::Value { name, .. } => uses(name) == 1,
             Gathered::Place { value, index, .. } => uses(value) == 2 && uses(index) == 1,
             Gathered::Welford { memory, .. } => uses(memory) == 2,
@@ -276,8 +285,9 @@ fn helper<'a, 's>(tokens: Tokens<'a, 's>) -> Option<Tokens<'a, 's>> {
 }
 
 /// `acc += e`, `acc *= e`, `acc = c10::metal::max(acc, e)`.
-fn value<'a, 's>(tokens: Tokens<'a, 's>) -> Option<Gathered<'a, 's>> {
+fn value<'a, 's>(tokens: Tokens<'a, 's>, at: usize) -> Option<Gathered<'a, 's>> {
     let [name, operator, rest @ ..] = tokens else { return None };
+    let by = |kind, operand| Gathered::Value { name: name.text, kind, at, operand };
     let kind = match operator.text {
         "+=" => Kind::Sum,
         "*=" => Kind::Product,
@@ -290,11 +300,11 @@ fn value<'a, 's>(tokens: Tokens<'a, 's>) -> Option<Gathered<'a, 's>> {
             };
             let (list, end) = arguments(call, 1).ok()?;
             let fits = list.len() == 2 && end == call.len() && reads(list[0], &[name.text]);
-            return fits.then_some(Gathered::Value { name: name.text, kind });
+            return fits.then(|| by(kind, list[1]));
         }
         _ => return None,
     };
-    name.is_ident().then_some(Gathered::Value { name: name.text, kind })
+    name.is_ident().then(|| by(kind, rest))
 }
 
 /// `if (c10::metal::MaxOp<T>::replace(v, acc)) { acc = v; index = linear; }`
@@ -302,6 +312,7 @@ fn place<'a, 's>(
     condition: Tokens<'a, 's>,
     then: Tokens<'a, 's>,
     copies: &[&str],
+    at: usize,
 ) -> Result<Option<Gathered<'a, 's>>, Refusal> {
     let Some([operator, open, _, close, colons, replace, call @ ..]) = helper(condition) else {
         return Ok(None);
@@ -335,7 +346,7 @@ fn place<'a, 's>(
         && same(kept_value, candidate)
         && is_index
         && kept != index;
-    Ok(fits.then_some(Gathered::Place { value: kept, index, kind }))
+    Ok(fits.then_some(Gathered::Place { value: kept, index, kind, at, operand: candidate }))
 }
 
 /// `memory[thread * 1] = c10::metal::welford_combine(memory[thread * 1], float3(mean, m2, n))`

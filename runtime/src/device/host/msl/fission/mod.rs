@@ -75,10 +75,8 @@ pub enum Outcome {
 /// A kernel as loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fission {
-    /// C++ to stand behind the shader: the function of one threadgroup, and that of some.
+    /// C++ to stand behind the shader: the function of one threadgroup, that of some, and `loops`.
     pub code: String,
-    /// The start of the entry: which one, and the launches that it is for.
-    pub entry: String,
     pub shape: Shape,
 }
 

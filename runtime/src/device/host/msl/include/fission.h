@@ -72,70 +72,102 @@ MSL_INLINE auto& array(K& kept) {
   }
 }
 
-// --- operators
+// --- operators, on numbers and on vectors of them
+//
+// Threads add and multiply in any order, so the compiler may choose one that makes vectors:
+// `nothing` is what such a sum starts with.
 
 struct Add {
+  static constexpr bool chooses = false;  // whether the result is one of the operands
   template <class T>
-  static MSL_INLINE T apply(T a, T b) { return T(a + b); }
+  static MSL_INLINE T apply(T a, T b) {
+#pragma clang fp reassociate(on)
+    return T(a + b);
+  }
+  template <class T>
+  static MSL_INLINE constexpr T nothing() { return T(-0.0f); }
 };
 struct Multiply {
+  static constexpr bool chooses = false;
   template <class T>
-  static MSL_INLINE T apply(T a, T b) { return T(a * b); }
+  static MSL_INLINE T apply(T a, T b) {
+#pragma clang fp reassociate(on)
+    return T(a * b);
+  }
+  template <class T>
+  static MSL_INLINE constexpr T nothing() { return T(1.0f); }
 };
 // NaN wins, as in PyTorch.
 struct Greatest {
+  static constexpr bool chooses = true;
+  template <class T>
+  static MSL_INLINE bool better(T a, T b) { return a > b; }
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
-    if constexpr (metal::is_floating_point_v<T>) return a != a || a > b ? a : b;
-    else return a > b ? a : b;
+    if constexpr (metal::is_integral_v<T>) return a > b ? a : b;
+    else return (a != a) | (a > b) ? a : b;
   }
 };
 struct Least {
+  static constexpr bool chooses = true;
+  template <class T>
+  static MSL_INLINE bool better(T a, T b) { return a < b; }
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
-    if constexpr (metal::is_floating_point_v<T>) return a != a || a < b ? a : b;
-    else return a < b ? a : b;
+    if constexpr (metal::is_integral_v<T>) return a < b ? a : b;
+    else return (a != a) | (a < b) ? a : b;
   }
 };
 
 // --- operations of a whole group
 
 // The reduction of `Width` lanes that each have gone through the values `Width` apart, and then
-// of the lanes as a tree, as SIMD groups do it: lanes 16 apart, then 8, 4, 2, 1.
+// of the lanes as a tree, as SIMD groups do it: lanes 16 apart, then 8, 4, 2, 1. The lanes are
+// vectors of the language: loops over arrays are unrolled before they would become vectors.
+template <class T, uint Width>
+using Lanes = T __attribute__((ext_vector_type(Width), aligned(sizeof(T))));
+template <class Op, uint Width, class T>
+MSL_INLINE T across(const Lanes<T, Width>& lanes) {
+  if constexpr (Width == 1) {
+    return lanes[0];
+  } else {
+    return across<Op, Width / 2, T>(Op::template apply<Lanes<T, Width / 2>>(lanes.lo, lanes.hi));
+  }
+}
 template <class Op, uint Width, class T>
 MSL_INLINE T reduce_lanes(const T* values, uint count) {
-  T lanes[Width];
-  for (uint l = 0; l < Width; l++) lanes[l] = values[l];
+  using Vector = Lanes<T, Width>;
+  Vector lanes = *(const Vector*)values;
   uint at = Width;
   for (; at + Width <= count; at += Width)
-    for (uint l = 0; l < Width; l++) lanes[l] = Op::template apply<T>(lanes[l], values[at + l]);
+    lanes = Op::template apply<Vector>(lanes, *(const Vector*)(values + at));
   for (uint l = 0; at + l < count; l++) lanes[l] = Op::template apply<T>(lanes[l], values[at + l]);
-#pragma clang loop unroll(full)
-  for (uint distance = Width / 2; distance; distance /= 2)
-    for (uint l = 0; l < distance; l++)
-      lanes[l] = Op::template apply<T>(lanes[l], lanes[l + distance]);
-  return lanes[0];
+  return across<Op, Width, T>(lanes);
 }
 
 template <class Op, class T>
 MSL_INLINE T reduce_same(const T* values, uint count) {
   static_assert(metal::is_scalar_v<T>, "only numbers are reduced");
-  if (count >= 32) return reduce_lanes<Op, 32>(values, count);
-  if (count >= 8) return reduce_lanes<Op, 8>(values, count);
+  if constexpr (!metal::is_same_v<T, bfloat>) {
+    // Fewer have just been stored one by one: a load of them all would wait for that.
+    if (count >= 32) return reduce_lanes<Op, 32>(values, count);
+  }
   T all = values[0];
   for (uint i = 1; i < count; i++) all = Op::template apply<T>(all, values[i]);
   return all;
 }
 
-// The reduction of an array, in the type `R`.
+// The reduction of an array, in the type `R`. The greatest bfloat is found among floats.
 template <class Op, class R, class T, uint Most>
 MSL_INLINE R reduce(const T (&values)[Most], uint count) {
-  if constexpr (metal::is_same_v<R, T>) {
-    return reduce_same<Op>(values, count);
+  constexpr bool as_float = Op::chooses && metal::is_same_v<R, bfloat>;
+  using Via = metal::conditional_t<as_float, float, R>;
+  if constexpr (metal::is_same_v<Via, T>) {
+    return R(reduce_same<Op>(values, count));
   } else {
-    alignas(64) R converted[Most];
-    for (uint i = 0; i < count; i++) converted[i] = R(values[i]);
-    return reduce_same<Op>(converted, count);
+    alignas(64) Via converted[Most];
+    for (uint i = 0; i < count; i++) converted[i] = Via(R(values[i]));
+    return R(reduce_same<Op>(converted, count));
   }
 }
 
@@ -195,7 +227,8 @@ MSL_INLINE metal::float3 welford_combine(const metal::float3 (&sets)[Most], uint
 
 // --- loops over the elements that the threads of a group share
 
-constexpr uint lanes = 256;  // of a block
+constexpr uint lanes = 256;       // of a block, where something is gathered in lanes
+constexpr uint elements = 4096;  // of a block that has none
 constexpr long unbounded = 0x7fffffffffffffffl;
 
 // How often a loop `for (auto c = 0; c < n; ++c)` runs.
@@ -216,18 +249,22 @@ MSL_INLINE long strided(long trips, long bound, uint threads) {
 }
 // Lanes that are used for so many elements.
 MSL_INLINE uint width(long total) { return total < 1 ? 1 : total < lanes ? (uint)total : lanes; }
-// Those of a block with so many elements left.
-MSL_INLINE uint filled(long left) { return left < lanes ? (uint)left : lanes; }
+// Elements of a block with so many left.
+template <uint Block>
+MSL_INLINE uint filled(long left) { return left < Block ? (uint)left : Block; }
 
 template <class T, uint Count>
 MSL_INLINE void fill(T (&values)[Count], T value) {
   for (uint l = 0; l < Count; l++) values[l] = value;
 }
 
+constexpr uint columns = 64;  // groups that run side by side, at most
+
 // Memory of a worker: the values that threads keep come first, then arrays with a value of each
-// of up to 16384 elements.
-constexpr ulong elements_offset = 4ul << 20;
-constexpr ulong most_elements = 16384;
+// of up to 16384 elements of one group, or 2048 of each column, then threadgroup memory of columns.
+constexpr ulong elements_offset = 16ul << 20;
+constexpr ulong most_elements = 2048 * columns;
+constexpr ulong columns_offset = elements_offset + 8 * most_elements * 16;
 template <class T>
 MSL_INLINE metal::decay_t<T>* values_of_elements(char* memory, uint array) {
   static_assert(sizeof(T) <= 16, "values of elements are small");
@@ -239,6 +276,16 @@ MSL_INLINE bool overlap(const Launch* l, uint a, uint b, bool may_be_same) {
   const char *start_a = (const char*)l->buffers[a], *start_b = (const char*)l->buffers[b];
   if (may_be_same && start_a == start_b) return false;
   return start_a < start_b + l->sizes[b] && start_b < start_a + l->sizes[a];
+}
+
+// Takes a value and its place instead of those so far if the value is better: the first of equals
+// stays, and so does the first NaN.
+template <class Op, class T, class I>
+MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
+  bool better = Op::better(value, best);
+  if constexpr (!metal::is_integral_v<T>) better |= value != value && best == best;
+  best = better ? value : best;
+  place = better ? at : place;
 }
 
 // As `place_of`, but of equals the one with the least place: lanes are not in the order of places.
@@ -277,7 +324,6 @@ MSL_INLINE metal::float3 together(const OfSets& of, uint width) {
 
 // --- several threadgroups side by side
 
-constexpr uint columns = 32;  // groups that run together, at most
 constexpr long rows = 128;    // elements whose sum is a part of the whole sum
 
 // One column of an array with a row for each thread.
@@ -291,7 +337,8 @@ template <class T, uint Number>
 MSL_INLINE auto& columns_of(char* memory) {
   static_assert(sizeof(T) <= 16 && Number < 64, "threadgroup memory is small");
   constexpr ulong bytes = max_threads * columns * 16;
-  return *(T(*)[max_threads * columns])(memory + 2 * elements_offset + Number * bytes);
+  static_assert(stacks_offset + columns_offset + 64 * bytes <= arena_size, "the arena is larger");
+  return *(T(*)[max_threads * columns])(memory + columns_offset + Number * bytes);
 }
 
 // Adds parts to the whole, and starts them anew.
@@ -322,6 +369,21 @@ MSL_PHASE for (uint l = 0; l < wide; l++)
         part[l] = Op::template apply<R>(part[l], R(values[row * columns + l]));
     }
     for (uint l = 0; l < wide; l++) result[l] = Op::template apply<R>(result[l], part[l]);
+  }
+}
+
+// The entry of `places` beside the greatest (or least) value of each column, as `place_of`.
+template <class Op, class T, class I, uint Most>
+MSL_INLINE void places_of_columns(const T (&values)[Most], const I (&places)[Most], uint count,
+                                  uint wide, I (&result)[columns]) {
+  T best[columns];
+  for (uint l = 0; l < wide; l++) {
+    best[l] = values[l];
+    result[l] = places[l];
+  }
+  for (uint row = 1; row < count; row++) {
+MSL_PHASE for (uint l = 0; l < wide; l++)
+      keep_first<Op, T, I>(best[l], result[l], values[row * columns + l], places[row * columns + l]);
   }
 }
 
@@ -366,8 +428,11 @@ MSL_INLINE void together(const ColumnsOfNumbers& of, metal::float3 (&result)[col
 
 // --- the walk over a grid
 
+// Threads along one axis, at most: their places are numbers with a sign.
+constexpr uint most_threads = INT_MAX;
+
 // Thread `number` of a group whose threads lie along `Axis`.
-template <uint Axis>
+template <uint Axis, bool OneGroup>
 MSL_INLINE Thread thread_of(const Launch* l, const uint3& where, uint count, uint number) {
   Thread t;
   t.launch = l;
@@ -376,32 +441,34 @@ MSL_INLINE Thread thread_of(const Launch* l, const uint3& where, uint count, uin
   t.index = number;
   t.group_size = uint3(Axis == 0 ? count : 1u, Axis == 1 ? count : 1u, Axis == 2 ? count : 1u);
   t.in_group = uint3(Axis == 0 ? number : 0u, Axis == 1 ? number : 0u, Axis == 2 ? number : 0u);
-  t.in_grid = uint3(where.x * l->group[0] + t.in_group.x, where.y * l->group[1] + t.in_group.y,
-                    where.z * l->group[2] + t.in_group.z);
+  // With a sign: that the place does not wrap is what makes neighbouring threads' indices, and so
+  // what they load, neighbours for the compiler. `run` has seen that it fits.
+  const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
+  const uint first = OneGroup ? 0 : at * l->group[Axis];
+  const uint place = (uint)((int)first + (int)number);
+  t.in_grid = uint3(Axis == 0 ? place : where.x, Axis == 1 ? place : where.y,
+                    Axis == 2 ? place : where.z);
   return t;
 }
 
-// The linear threadgroups begin..end of the grid, x fastest: those whose threads all lie along
-// `Axis` (`Size` of them, if that is not 0) by `group`, others by `fibers`. With `OneGroup` the
-// grid must have one group along the axis.
-template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group>
-MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
-                    Group group) {
+// The linear threadgroups begin..end of the grid, x fastest, by `group`, as long as their threads
+// all lie along `Axis` (`Size` of them, if that is not 0); with `OneGroup` the grid must have one
+// group along the axis. Gives the first that was not run.
+template <uint Axis, uint Size, bool OneGroup, class Group>
+MSL_INLINE ulong run(const Launch* l, char* memory, ulong begin, ulong end, Group group) {
   constexpr uint second = Axis == 0 ? 1 : 0, third = Axis == 2 ? 1 : 2;
-  if (l->group[second] != 1 || l->group[third] != 1 || (OneGroup && l->groups[Axis] != 1)) {
-    fibers(l, c, begin, end);
-    return;
-  }
+  if (l->group[second] != 1 || l->group[third] != 1 || (OneGroup && l->groups[Axis] != 1) ||
+      l->grid[0] > most_threads || l->grid[1] > most_threads || l->grid[2] > most_threads)
+    return begin;
   uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
   const ulong row = begin / l->groups[0];
   where.y = (uint)(row % l->groups[1]);
   where.z = (uint)(row / l->groups[1]);
-  char* const memory = (char*)c + stacks_offset;
   for (ulong g = begin; g < end; g++) {
     const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
     const uint size = at_most(l->group[Axis], l->grid[Axis] - at * l->group[Axis]);
     const bool fits = Size == 0 || size == Size;
-    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) fibers(l, c, g, g + 1);
+    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) return g;
     if (++where.x == l->groups[0]) {
       where.x = 0;
       if (++where.y == l->groups[1]) {
@@ -410,6 +477,7 @@ MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers 
       }
     }
   }
+  return end;
 }
 
 // Thread `number` of the group `lane` behind `where` in x; groups are one thread wide in x.
@@ -419,24 +487,24 @@ MSL_INLINE Thread column_thread(const Launch* l, const uint3& where, uint count,
   Thread t;
   t.launch = l;
   t.context = nullptr;
-  t.group = uint3(where.x + lane, where.y, where.z);
+  const uint x = (uint)((int)where.x + (int)lane);  // with a sign, as in `thread_of`
+  t.group = uint3(x, where.y, where.z);
   t.index = number;
   t.group_size = uint3(1u, Axis == 1 ? count : 1u, Axis == 2 ? count : 1u);
   t.in_group = uint3(0u, Axis == 1 ? number : 0u, Axis == 2 ? number : 0u);
   // One group along the axis, and one thread along the others.
-  t.in_grid = uint3(where.x + lane, Axis == 1 ? number : where.y, Axis == 2 ? number : where.z);
+  t.in_grid = uint3(x, Axis == 1 ? number : where.y, Axis == 2 ? number : where.z);
   return t;
 }
 
 // As `run`, with up to `columns` groups at once by `together`.
-template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group, class Together>
-MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
-                            Group group, Together together) {
+template <uint Axis, uint Size, bool OneGroup, class Group, class Together>
+MSL_INLINE ulong run_columns(const Launch* l, char* memory, ulong begin, ulong end, Group group,
+                             Together together) {
   static_assert(Axis != 0 && OneGroup, "groups lie side by side in x");
   const uint size = at_most(l->group[Axis], l->grid[Axis]);
-  const bool fits = l->group[0] == 1 && l->group[3 - Axis] == 1 && l->groups[Axis] == 1 &&
+  const bool fits = l->group[0] == 1 && l->grid[0] <= most_threads && l->group[3 - Axis] == 1 && l->groups[Axis] == 1 &&
                     (Size == 0 || size == Size);
-  char* const memory = (char*)c + stacks_offset;
   while (begin < end) {
     uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
     const ulong row = begin / l->groups[0], left = end - begin;
@@ -444,32 +512,37 @@ MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end,
     where.z = (uint)(row / l->groups[1]);
     uint wide = at_most(columns, l->groups[0] - where.x);
     if (left < wide) wide = (uint)left;
-    if (!fits || wide < 4 || !together(l, memory, where, size, wide))
-      run<Axis, Size, OneGroup>(l, c, begin, begin + wide, fibers, group);
-    begin += wide;
+    const bool done =
+        fits && wide >= 4 &&
+        (wide == columns
+             ? together(l, memory, where, size, metal::integral_constant<uint, columns>())
+             : together(l, memory, where, size, wide));
+    const ulong next =
+        done ? begin + wide : run<Axis, Size, OneGroup>(l, memory, begin, begin + wide, group);
+    if (next < begin + wide) return next;
+    begin = next;
   }
+  return end;
 }
 
 }  // namespace fission
 }  // namespace msl
 
-// The entry of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
-// in x; the arguments behind the first three are those of MSL_FIBERS_ENTRY.
-#define MSL_ROWS_ENTRY(axis, size, one_group, ...) \
-  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), __VA_ARGS__)
-#define MSL_COLUMNS_ENTRY(axis, size, one_group, ...)                   \
-  MSL_LOOPS_ENTRY((msl::fission::run_columns<axis, size, one_group>),   \
-                  (&msl_group, &msl_columns), __VA_ARGS__)
-#define MSL_LOOPS_ENTRY(run, functions, ...)                                                   \
-  static __attribute__((noinline)) void msl_fibers(const msl::Launch* l, msl::Context* c,      \
-                                                   ulong begin, ulong end) {                   \
-    msl::Run<__VA_ARGS__>::fibers(l, c, begin, end);                                           \
-  }                                                                                            \
-  MSL_EXPORT uint runs_as_loops() { return 1; }                                                \
-  MSL_EXPORT __attribute__((flatten)) void entry(const msl::Launch* l, void* arena,            \
-                                                 ulong begin, ulong end) {                     \
-    MSL_REMOVE_PARENTHESES run(l, (msl::Context*)arena, begin, end, &msl_fibers,               \
-                               MSL_REMOVE_PARENTHESES functions);                              \
-  }                                                                                            \
-  MSL_STATIC_THREADGROUP_MEMORY
+// The loops of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
+// in x. They give the first threadgroup that was not run, which is for fibers.
+#define MSL_ROWS_ENTRY(axis, size, one_group, threadgroup_bytes)                      \
+  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), threadgroup_bytes)
+#define MSL_COLUMNS_ENTRY(axis, size, one_group, threadgroup_bytes)                   \
+  MSL_LOOPS_ENTRY(                                                                    \
+      (msl::fission::run_columns<axis, size, one_group>),                             \
+      (&msl_group, [](auto... of) MSL_ALWAYS_INLINE { return msl_columns(of...); }),  \
+      threadgroup_bytes)
+#define MSL_LOOPS_ENTRY(run, functions, threadgroup_bytes)                            \
+  MSL_EXPORT uint static_threadgroup_memory() { return threadgroup_bytes; }           \
+  MSL_EXPORT __attribute__((flatten)) ulong loops(const msl::Launch* l, void* arena,  \
+                                                  ulong begin, ulong end) {           \
+    char* const memory = (char*)arena + msl::stacks_offset;                           \
+    return MSL_REMOVE_PARENTHESES run(l, memory, begin, end,                          \
+                                      MSL_REMOVE_PARENTHESES functions);              \
+  }
 #define MSL_REMOVE_PARENTHESES(...) __VA_ARGS__

@@ -81,13 +81,43 @@ fn loops_that_do_not_compile_are_told_of_whether_cached_or_not() {
         let kernel = &module.kernels()[0];
         assert_eq!(kernel.fission, Outcome::Split(Shape::Rows));
         let native = module.compile(&kernel.name).unwrap();
-        assert!(!native.loops);
+        assert!(!native.loops());
         let why = native.fallback.unwrap();
         assert!(why.contains("no loops here") && why.contains(&kernel.name), "{why}");
     }
     let module = Module::parse(source, toolchain()).unwrap();
     let native = module.compile(&module.kernels()[0].name).unwrap();
-    assert!(native.loops && native.fallback.is_none());
+    assert!(native.loops() && native.fallback.is_none());
+}
+
+#[test]
+fn fibers_are_compiled_for_the_first_launch_that_needs_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = super::fission::with_helpers(
+        "kernel void f(device float* o, uint2 at [[thread_position_in_grid]]) {
+         auto row = at.x; auto r0_index = at.y;
+         threadgroup float shared[4];
+         float value = r0_index;
+         auto sum = c10::metal::threadgroup_sum(shared, value, r0_index * 1, 64);
+         if (r0_index == 0) o[row] = sum; }",
+    );
+    let run = |module: &Module, threads| {
+        let mut out = [0.0f32; 4];
+        let kernel = module.compile("f").unwrap();
+        assert!(kernel.loops());
+        assert_eq!(kernel.static_threadgroup_memory, 16);
+        Dispatch::new([4, threads, 1], [1, threads, 1]).arg(&mut out).run(&kernel);
+        out
+    };
+    let module = Module::parse(&source, &counting_toolchain(dir.path())).unwrap();
+    assert_eq!(run(&module, 64), [2016.0; 4]);
+    let compiled = runs(dir.path());
+    assert_eq!(compiled, 4, "--version, preprocessor, headers, loops");
+    // The loops are for 64 threads; of more, the first 64 are summed up.
+    for _ in 0..2 {
+        assert_eq!(run(&module, 128), [2016.0; 4]);
+        assert_eq!(runs(dir.path()), compiled + 1, "fibers, then from the cache");
+    }
 }
 
 #[test]
