@@ -173,6 +173,14 @@ pub fn kernel(handle: RawHandle) -> Result<Kernel> {
     Ok(KERNELS.get(handle)?.kernel.clone())
 }
 
+/// What `work` makes of the kernel behind a handle.
+///
+/// # Errors
+/// The handle is not live, and those of `work`.
+pub fn with_kernel<T>(handle: RawHandle, work: impl FnOnce(&Kernel) -> Result<T>) -> Result<T> {
+    work(&KERNELS.get(handle)?.kernel)
+}
+
 /// Deletes a library and the handles of its kernels.
 ///
 /// # Errors

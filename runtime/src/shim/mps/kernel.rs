@@ -7,15 +7,18 @@ use crate::Result;
 use crate::device::Grid;
 use crate::kernel::{Arguments, Kernel};
 use crate::shim::abi::{In, c_functions};
-use crate::shim::registry::{kernel, look_at_tensor};
+use crate::shim::registry::{look_at_tensor, with_kernel};
 use crate::stream::Stream;
 use crate::tensor::RawHandle;
 
 c_functions! {
     /// Begins a call: arguments are set next.
     fn aoti_torch_mps_start_encoding(func: RawHandle) {
-        Stream::current()?.start_encoding_lent(&kernel(func)?, func);
-        Ok(())
+        let stream = Stream::current()?;
+        with_kernel(func, |kernel| {
+            stream.start_encoding_lent(kernel, func);
+            Ok(())
+        })
     }
 
     /// Binds a tensor: its buffer, from its first element on.
@@ -81,7 +84,7 @@ fn encode(func: RawHandle, change: impl FnOnce(&mut Arguments) -> Result<()>) ->
     if stream.is_encoding(func) {
         return stream.encode_current(change);
     }
-    stream.encode_arguments(&kernel(func)?, change)
+    with_kernel(func, |kernel| stream.encode_arguments(kernel, change))
 }
 
 /// Dispatches the kernel's call.
@@ -90,9 +93,7 @@ fn dispatch(func: RawHandle, grid: impl FnOnce(&Kernel) -> Result<Grid>) -> Resu
     if stream.is_encoding(func) {
         return stream.dispatch_current(grid);
     }
-    let kernel = kernel(func)?;
-    let grid = grid(&kernel)?;
-    stream.dispatch_encoded(&kernel, grid)
+    with_kernel(func, |kernel| stream.dispatch_encoded(kernel, grid(kernel)?))
 }
 
 #[cfg(test)]
