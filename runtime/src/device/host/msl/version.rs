@@ -16,6 +16,7 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("fission/emit.rs"),
     include_bytes!("fission/gather.rs"),
     include_bytes!("fission/gathering.rs"),
+    include_bytes!("fission/hoist.rs"),
     include_bytes!("fission/loops.rs"),
     include_bytes!("fission/mod.rs"),
     include_bytes!("fission/pays.rs"),

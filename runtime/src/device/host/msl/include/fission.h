@@ -7,8 +7,9 @@
 #include "collective.h"
 
 #define MSL_ALWAYS_INLINE __attribute__((always_inline))
-// In front of the loop over the threads: they are independent between two waits.
-#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
+// In front of a loop over threads: they are independent between two waits. A short one, once
+// unrolled, would no longer become vectors.
+#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable) unroll(disable)")
 
 namespace msl {
 namespace fission {
@@ -149,8 +150,8 @@ template <class Op, class T>
 MSL_INLINE T reduce_same(const T* values, uint count) {
   static_assert(metal::is_scalar_v<T>, "only numbers are reduced");
   if constexpr (!metal::is_same_v<T, bfloat>) {
-    // Fewer have just been stored one by one: a load of them all would wait for that.
     if (count >= 32) return reduce_lanes<Op, 32>(values, count);
+    if (count >= 8) return reduce_lanes<Op, 8>(values, count);
   }
   T all = values[0];
   for (uint i = 1; i < count; i++) all = Op::template apply<T>(all, values[i]);
@@ -166,9 +167,19 @@ MSL_INLINE R reduce(const T (&values)[Most], uint count) {
     return R(reduce_same<Op>(values, count));
   } else {
     alignas(64) Via converted[Most];
-    for (uint i = 0; i < count; i++) converted[i] = Via(R(values[i]));
+MSL_PHASE for (uint i = 0; i < count; i++) converted[i] = Via(R(values[i]));
     return R(reduce_same<Op>(converted, count));
   }
+}
+
+// Takes a value and its place instead of those so far if the value is better: the first of equals
+// stays, and so does the first NaN.
+template <class Op, class T, class I>
+MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
+  bool better = Op::better(value, best);
+  if constexpr (!metal::is_integral_v<T>) better |= value != value && best == best;
+  best = better ? value : best;
+  place = better ? at : place;
 }
 
 // The entry of `places` beside the greatest (or least) value, the first of equals; that beside
@@ -180,12 +191,12 @@ MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint cou
   uint first = count - 1;
   if constexpr (metal::is_floating_point_v<T>) {
     if (best != best) {
-      for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
+MSL_PHASE for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
       return places[first];
     }
   }
   uint least = count;
-  for (uint i = 0; i < count; i++) {
+MSL_PHASE for (uint i = 0; i < count; i++) {
     const uint place = values[i] == best ? i : count;
     least = place < least ? place : least;
   }
@@ -197,9 +208,9 @@ MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint cou
 template <class T, uint Most>
 MSL_INLINE metal::float3 welford(const T (&values)[Most], uint count) {
   alignas(64) float distance[Most];
-  for (uint i = 0; i < count; i++) distance[i] = (float)values[i];
+MSL_PHASE for (uint i = 0; i < count; i++) distance[i] = (float)values[i];
   const float mean = reduce_same<Add, float>(distance, count) / (float)count;
-  for (uint i = 0; i < count; i++) {
+MSL_PHASE for (uint i = 0; i < count; i++) {
     const float d = (float)values[i] - mean;
     distance[i] = d * d;
   }
@@ -278,16 +289,6 @@ MSL_INLINE bool overlap(const Launch* l, uint a, uint b, bool may_be_same) {
   return start_a < start_b + l->sizes[b] && start_b < start_a + l->sizes[a];
 }
 
-// Takes a value and its place instead of those so far if the value is better: the first of equals
-// stays, and so does the first NaN.
-template <class Op, class T, class I>
-MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
-  bool better = Op::better(value, best);
-  if constexpr (!metal::is_integral_v<T>) better |= value != value && best == best;
-  best = better ? value : best;
-  place = better ? at : place;
-}
-
 // As `place_of`, but of equals the one with the least place: lanes are not in the order of places.
 template <class Op, class R, class P, class T, class I, uint Most>
 MSL_INLINE P least_place_of(const T (&values)[Most], const I (&places)[Most], uint count) {
@@ -295,7 +296,7 @@ MSL_INLINE P least_place_of(const T (&values)[Most], const I (&places)[Most], ui
   const T best = reduce<Op, T>(values, count);
   constexpr I none = metal::numeric_limits<I>::max();
   I least = none;
-  for (uint i = 0; i < count; i++) {
+MSL_PHASE for (uint i = 0; i < count; i++) {
     bool is_best = values[i] == best;
     if constexpr (metal::is_floating_point_v<T>) is_best |= best != best && values[i] != values[i];
     const I place = is_best ? places[i] : none;

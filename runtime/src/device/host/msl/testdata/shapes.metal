@@ -728,3 +728,20 @@ kernel void several_20000(
     if (r0_index == 0) out_ptr0[x0] = static_cast<float>(tmp2);
     if (r0_index == 0) out_ptr1[x0] = static_cast<int>(tmp3);
 }
+
+[[max_total_threads_per_threadgroup(300)]]
+kernel void expressions_300(
+    device float* out_ptr0,
+    constant float* in_ptr0,
+    uint2 thread_pos [[thread_position_in_grid]],
+    uint2 group_pos [[thread_position_in_threadgroup]]
+) {
+    auto xindex = thread_pos.x;
+    auto r0_index = thread_pos.y;
+    int r0_1 = r0_index, x0 = xindex;
+    threadgroup float tmp_acc_0[10];
+    threadgroup float tmp_acc_1[10];
+    float tmp0 = in_ptr0[r0_1 + 300*x0], tmp1 = 0.25f * tmp0;
+    float tmp2 = 2 * c10::metal::threadgroup_max(tmp_acc_0, tmp0, r0_index * 1, 300) - ::c10::metal::threadgroup_sum(tmp_acc_1, tmp1, r0_index * 1, 300) / 300;
+    out_ptr0[r0_1 + 300*x0] = tmp0 - tmp2;
+}
