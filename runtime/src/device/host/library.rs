@@ -15,6 +15,7 @@ use super::pipeline::HostPipeline;
 use crate::Result;
 use crate::device::{DeviceLibrary, Pipeline};
 use crate::error::err;
+use crate::log;
 
 /// Libraries kept for models that bring the same source later. Those in use stay anyhow.
 const MOST_LIBRARIES: NonZeroUsize = NonZeroUsize::new(512).unwrap();
@@ -106,6 +107,13 @@ impl HostLibrary {
                 return Err(err!(
                     ShaderCompile,
                     "kernel {:?} declares {declared} bytes of threadgroup memory; Metal has {most}",
+                    info.name
+                ));
+            }
+            if let Some(why) = &native.fallback {
+                log::warning(format_args!(
+                    "the loops of kernel {:?} do not compile, so it runs on fibers, which is \
+                     slow: {why}",
                     info.name
                 ));
             }

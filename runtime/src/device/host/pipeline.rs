@@ -93,14 +93,15 @@ impl HostPipeline {
             parameters
         };
         let most = LIMITS.max_threads_per_threadgroup;
+        let max_threads = info.max_total_threads.map_or(most, |n| n.min(most));
         HostPipeline {
             name: info.name.clone(),
             mode: info.mode,
             buffers: indexed(Parameter::buffer),
             threadgroups: indexed(Parameter::threadgroup),
-            max_threads: info.max_total_threads.map_or(most, |n| n.min(most)),
+            max_threads,
             static_memory: code.static_threadgroup_memory,
-            cost: Cost::guess(info.mode),
+            cost: Cost::guess(info.mode, code.loops().then_some(max_threads)),
             checks,
             code,
         }

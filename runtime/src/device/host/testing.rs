@@ -72,7 +72,7 @@ pub fn pipeline(name: &str, entry: Entry, mode: LaunchMode) -> HostPipeline {
         threadgroups: Vec::new(),
         max_threads: 1024,
         static_memory: 0,
-        cost: Cost::guess(mode),
+        cost: Cost::guess(mode, None),
         checks: None,
     }
 }

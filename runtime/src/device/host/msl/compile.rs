@@ -290,7 +290,8 @@ pub(crate) fn load(path: &Path, mode: LaunchMode) -> Result<Native> {
              threadgroup has {MAX_THREADGROUP_MEMORY}"
         ));
     }
-    Ok(Native { code, mode, static_threadgroup_memory, library: Some(library), file: None })
+    let library = Some(library);
+    Ok(Native { code, mode, fallback: None, static_threadgroup_memory, library, file: None })
 }
 
 /// The function of a kernel's library.

@@ -88,6 +88,21 @@ pub struct Launch {
     pub fault: *mut Fault,
 }
 
+impl Launch {
+    /// A launch of nothing, to be filled in.
+    pub const EMPTY: Launch = Launch {
+        buffers: std::ptr::null(),
+        sizes: std::ptr::null(),
+        buffer_count: 0,
+        grid: [0; 3],
+        group: [0; 3],
+        groups: [0; 3],
+        writable: 0,
+        threadgroup_lengths: [0; 8],
+        fault: std::ptr::null_mut(),
+    };
+}
+
 /// `extern "C" void entry(const Launch*, void* arena, uint64_t begin, uint64_t end)`.
 ///
 /// For a plain kernel `begin..end` are linear thread indices (x fastest) and `arena` is unused

@@ -117,28 +117,37 @@ impl Parsed {
         let form: &[u8] = if loops { b"" } else { b"fibers" };
         let key = cache::key(&[self.key.as_bytes(), info.name.as_bytes(), form]);
         let name = format!("{key}.kernel");
-        let known = cache.read_text(&name).and_then(|digest| cache.library(&key, digest.trim()));
-        let load = |path: &Path| self.load(path, info.mode);
-        if let Some(native) = known.and_then(|path| load(&path).ok()) {
-            return Ok(native);
+        let load = |path: &Path, fallback: &str| self.load(path, info.mode, fallback);
+        if let Some(text) = cache.read_text(&name) {
+            let (digest, fallback) = text.split_once('\n').unwrap_or((&text, ""));
+            let known = cache.library(&key, digest);
+            if let Some(native) = known.and_then(|path| load(&path, fallback).ok()) {
+                return Ok(native);
+            }
         }
         span.rename("compile a kernel");
         let scratch = cache.scratch()?;
         let made = scratch.path().join("kernel.so");
-        self.compile_into(info, loops, &made)?;
+        let fallback = self.compile_into(info, loops, &made)?.unwrap_or_default();
         match cache.keep_library(&key, &made) {
             Some((path, digest)) => {
-                let native = load(&path)?;
-                cache.write_text(&name, &digest);
+                let native = load(&path, &fallback)?;
+                cache.write_text(&name, &format!("{digest}\n{fallback}"));
                 Ok(native)
             }
             // The file may go once it is loaded.
-            None => load(&made),
+            None => load(&made, &fallback),
         }
     }
 
-    /// Compiles a kernel into a library: as loops if it is to be and can be, else for fibers.
-    fn compile_into(&self, info: &KernelInfo, loops: bool, target: &Path) -> Result<()> {
+    /// Compiles a kernel into a library: as loops if it is to be and can be, else for fibers. What
+    /// the compiler has against its loops, if that is why.
+    fn compile_into(
+        &self,
+        info: &KernelInfo,
+        loops: bool,
+        target: &Path,
+    ) -> Result<Option<String>> {
         let translated = self.translated()?;
         let compile = |fission| {
             let shader = &translated.shader;
@@ -148,11 +157,17 @@ impl Parsed {
         let fission = index.and_then(|i| translated.fissions.get(i)?.as_ref());
         // A type that does not go with loops is left to fibers; so is a shader with errors, whose
         // messages then speak of nothing but the shader.
-        if fission.is_some() && compile(fission).is_ok() { Ok(()) } else { compile(None) }
+        let loops = fission.map(|fission| compile(Some(fission)));
+        match loops {
+            Some(Ok(())) => Ok(None),
+            None => compile(None).map(|()| None),
+            Some(Err(why)) => compile(None).map(|()| Some(why.to_string())),
+        }
     }
 
-    fn load(&self, path: &Path, mode: LaunchMode) -> Result<Native> {
+    fn load(&self, path: &Path, mode: LaunchMode, fallback: &str) -> Result<Native> {
         let mut native = compile::load(path, mode)?;
+        native.fallback = (!fallback.is_empty()).then(|| fallback.to_owned());
         if self.toolchain.checked() {
             let unreadable = |e| err!(System, "cannot read {}: {e}", path.display());
             native.file = Some(std::fs::read(path).map_err(unreadable)?);

@@ -18,6 +18,8 @@ pub struct Native {
     pub(super) code: Code,
     /// How to call it.
     pub mode: LaunchMode,
+    /// What the compiler had against its loops, if it could be split and yet runs on fibers.
+    pub fallback: Option<String>,
     /// Bytes of threadgroup memory that the kernel declares itself.
     pub static_threadgroup_memory: u32,
     /// Holds the code; `None` if that is a function of this program.
@@ -63,7 +65,8 @@ impl Native {
     #[cfg(test)]
     pub(crate) fn of(entry: Entry, mode: LaunchMode) -> Native {
         let code = Code::Whole(entry);
-        Native { code, mode, static_threadgroup_memory: 0, library: None, file: None }
+        let (fallback, library, file) = (None, None, None);
+        Native { code, mode, fallback, static_threadgroup_memory: 0, library, file }
     }
 
     /// Whether it runs as loops over the threads of a threadgroup, where the launch allows it.
