@@ -1,11 +1,12 @@
 //! Kernels, their arguments, and how many threads run them.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::device::{Argument, Extent, Grid, Pipeline};
+use crate::device::{Argument, ArgumentTable, Extent, Grid, Pipeline};
 use crate::error::err;
 use crate::profile::{self, TensorUse};
 use crate::tensor::{Placement, Tensor};
@@ -78,7 +79,12 @@ impl Kernel {
     pub fn grid_1d(&self, threads: u64, group: Option<u64>) -> Result<Grid> {
         let limit = u64::from(self.pipeline.max_threads_per_threadgroup());
         let group = group.unwrap_or(threads.min(limit));
-        self.grid(&[threads], Some(&[group]))
+        match (u32::try_from(threads), u32::try_from(group)) {
+            (Ok(threads @ 1..), Ok(size @ 1..)) if group <= limit => {
+                Ok(Grid::Threads { threads: [threads, 1, 1], group: [size, 1, 1] })
+            }
+            _ => self.grid(&[threads], Some(&[group])),
+        }
     }
 
     /// The grid of `threads` in one to three dimensions. Without group sizes, PyTorch's: the
@@ -153,8 +159,8 @@ impl Kernel {
 /// The arguments of one kernel call, by index.
 #[derive(Debug, Clone, Default)]
 pub struct Arguments {
-    buffers: SmallVec<[Option<Argument>; 8]>,
-    threadgroup_memory: SmallVec<[u32; 2]>,
+    /// Command buffers may share it: it is copied before it changes under them.
+    table: Rc<ArgumentTable>,
     /// The tensors among the arguments, by index; only while profiling.
     tensors: Vec<(usize, TensorUse)>,
 }
@@ -165,21 +171,28 @@ impl Arguments {
         Arguments::default()
     }
 
-    /// Unsets all.
-    pub fn clear(&mut self) {
-        self.buffers.clear();
-        self.threadgroup_memory.clear();
+    /// Unsets all. If a command buffer has the table, goes on with the `spare` one.
+    pub fn renew(&mut self, spare: impl FnOnce() -> Option<Rc<ArgumentTable>>) {
+        match Rc::get_mut(&mut self.table) {
+            Some(table) => table.clear(),
+            None => self.table = spare().unwrap_or_default(),
+        }
         self.tensors.clear();
+    }
+
+    /// The arguments as a command buffer takes them.
+    pub fn table(&self) -> &Rc<ArgumentTable> {
+        &self.table
     }
 
     /// Buffer arguments by index.
     pub fn buffers(&self) -> &[Option<Argument>] {
-        &self.buffers
+        self.table.buffers()
     }
 
     /// Bytes of each `threadgroup` argument, by its index.
     pub fn threadgroup_memory(&self) -> &[u32] {
-        &self.threadgroup_memory
+        self.table.threadgroup_memory()
     }
 
     /// The tensors that were bound while profiling, by index.
@@ -192,20 +205,27 @@ impl Arguments {
     ///
     /// # Errors
     /// The index is out of range, or the tensor is a CPU tensor with dimensions.
+    #[inline]
     pub fn tensor(&mut self, index: usize, tensor: &Tensor) -> Result<()> {
-        if tensor.placement() == Placement::Mps {
-            let argument = Argument::Buffer {
-                buffer: tensor.storage().buffer().clone(),
-                offset: tensor.buffer_offset(),
-                extent: Some(tensor.extent_bytes()),
-                dtype: Some(tensor.dtype()),
-            };
-            self.set(index, argument)?;
-            if profile::enabled() {
-                self.note_tensor(index, tensor);
-            }
-            return Ok(());
+        if tensor.placement() != Placement::Mps {
+            return self.cpu_scalar(index, tensor);
         }
+        let known = (Some(tensor.extent_bytes()), Some(tensor.dtype()));
+        let (buffer, offset) = (tensor.storage().buffer(), tensor.buffer_offset());
+        self.changed(index)?.bind_buffer(index, buffer, offset, known);
+        if profile::enabled() {
+            self.note_tensor(index, tensor);
+        }
+        Ok(())
+    }
+
+    /// Unsets an argument, so that setting it again lets go of nothing.
+    pub(crate) fn unset(&mut self, index: usize) {
+        Rc::make_mut(&mut self.table).unbind(index);
+    }
+
+    /// Binds a CPU tensor, which has no dimensions.
+    fn cpu_scalar(&mut self, index: usize, tensor: &Tensor) -> Result<()> {
         if !tensor.sizes().is_empty() {
             return Err(err!(
                 InvalidArgument,
@@ -277,7 +297,8 @@ impl Arguments {
                 bytes.len()
             ));
         }
-        self.set(index, Argument::Bytes(SmallVec::from_slice(bytes)))
+        self.changed(index)?.bind(index, Argument::Bytes(SmallVec::from_slice(bytes)));
+        Ok(())
     }
 
     /// Gives the `threadgroup` argument `index` that many bytes.
@@ -292,14 +313,13 @@ impl Arguments {
                 MAX_THREADGROUP_ARGUMENTS - 1
             ));
         }
-        if self.threadgroup_memory.len() <= index {
-            self.threadgroup_memory.resize(index + 1, 0);
-        }
-        self.threadgroup_memory[index] = bytes;
+        Rc::make_mut(&mut self.table).bind_threadgroup(index, bytes);
         Ok(())
     }
 
-    fn set(&mut self, index: usize, argument: Argument) -> Result<()> {
+    /// The table, whose argument `index` is about to change.
+    #[inline]
+    fn changed(&mut self, index: usize) -> Result<&mut ArgumentTable> {
         if index >= MAX_ARGUMENTS {
             return Err(err!(
                 InvalidArgument,
@@ -307,12 +327,10 @@ impl Arguments {
                 MAX_ARGUMENTS - 1
             ));
         }
-        if self.buffers.len() <= index {
-            self.buffers.resize(index + 1, None);
+        if !self.tensors.is_empty() {
+            self.tensors.retain(|(at, _)| *at != index);
         }
-        self.buffers[index] = Some(argument);
-        self.tensors.retain(|(at, _)| *at != index);
-        Ok(())
+        Ok(Rc::make_mut(&mut self.table))
     }
 
     fn note_tensor(&mut self, index: usize, tensor: &Tensor) {
@@ -400,7 +418,7 @@ mod tests {
         assert_eq!(sizes, [8, 4, 4, 1, 16]);
         arguments.threadgroup(2, 64).unwrap();
         assert_eq!(arguments.threadgroup_memory(), [0, 0, 64]);
-        arguments.clear();
+        arguments.renew(|| unreachable!("nobody shares it"));
         assert!(arguments.buffers().is_empty() && arguments.threadgroup_memory().is_empty());
     }
 

@@ -31,6 +31,7 @@ pub mod error;
 pub mod graph;
 pub mod kernel;
 pub mod library;
+pub(crate) mod log;
 pub mod ops;
 pub mod profile;
 pub mod runner;

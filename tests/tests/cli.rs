@@ -1,5 +1,7 @@
 //! What the command tells.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use etmetal_tests::stage::{etmetal, fixture, text};
 use serde_json::Value;
 
@@ -37,6 +39,41 @@ fn inspect_tells_how_kernels_run() {
     let told = text(&output);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("generated_kernel  plain") && told.contains("  fission "), "{told}");
+}
+
+#[test]
+fn inspect_and_run_tell_of_loops_that_do_not_compile() {
+    let dir = tempfile::tempdir().unwrap();
+    let clang = dir.path().join("clang");
+    // The real compiler, but for the loops of kernels, which it refuses.
+    let script = "#!/bin/sh\n\
+        for version in -22 -21 -20 -19 -18 -17 -16 -15 ''; do\n\
+        real=clang++$version; command -v $real > /dev/null && break; done\n\
+        case \"$*\" in *-shared*) ;; *) exec $real \"$@\" ;; esac\n\
+        unit=$(cat)\ncase \"$unit\" in\n\
+        *MSL_ROWS_ENTRY*) echo 'entry:1:1: error: no loops here' >&2; exit 1 ;;\nesac\n\
+        printf '%s' \"$unit\" | $real \"$@\"\n";
+    std::fs::write(&clang, script).unwrap();
+    std::fs::set_permissions(&clang, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let with_clang = |arguments: &[&str]| {
+        let output = etmetal()
+            .args(arguments)
+            .arg(fixture("layernorm"))
+            .env("ETMETAL_DEVICE", "host")
+            .env("ETMETAL_CLANG", &clang)
+            .env("ETMETAL_CACHE", dir.path().join("cache"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    let told = with_clang(&["inspect", "--kernels"]);
+    let expected = "generated_kernel  fibers: its loops do not compile: ";
+    assert!(told.contains(expected) && told.contains("no loops here"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let told = with_clang(&["run"]);
+    let expected = "warning: the loops of kernel \"generated_kernel\" do not compile";
+    assert!(told.contains(expected) && told.contains("no loops here"), "{told}");
 }
 
 #[test]

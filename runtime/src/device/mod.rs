@@ -18,6 +18,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -27,6 +28,7 @@ use crate::graph::GraphKey;
 use crate::profile::Work;
 use crate::tensor::DType;
 
+mod arguments;
 pub mod host;
 #[cfg(any(test, target_vendor = "apple", metal_standin))]
 pub(crate) mod kernels;
@@ -34,6 +36,7 @@ pub(crate) mod kernels;
 pub mod metal;
 mod per_device;
 
+pub use arguments::{Argument, ArgumentTable};
 pub use per_device::PerDevice;
 
 /// Which implementation a device is. The value of `ETMETAL_DEVICE` that selects it is its name
@@ -209,25 +212,6 @@ pub enum Grid {
     },
 }
 
-/// One argument of a kernel.
-#[derive(Debug, Clone)]
-pub enum Argument {
-    /// A buffer from a byte offset.
-    Buffer {
-        /// The buffer.
-        buffer: BufferRef,
-        /// Byte offset of the kernel's first element.
-        offset: usize,
-        /// Bytes from there on that belong to the argument, where that is known to be less than
-        /// the rest of the buffer: what the host's checked mode holds a kernel to.
-        extent: Option<usize>,
-        /// What the elements are, where that is known: how a comparison of devices reads them.
-        dtype: Option<DType>,
-    },
-    /// A value that travels with the command (`setBytes`).
-    Bytes(SmallVec<[u8; 16]>),
-}
-
 /// One kernel call.
 #[derive(Debug)]
 pub struct Dispatch<'a> {
@@ -241,6 +225,32 @@ pub struct Dispatch<'a> {
     pub threadgroup_memory: &'a [u32],
     /// How many threads.
     pub grid: Grid,
+}
+
+/// One kernel call whose arguments a command buffer may keep as they are.
+#[derive(Debug)]
+pub struct SharedDispatch<'a> {
+    /// The kernel.
+    pub pipeline: &'a Arc<dyn Pipeline>,
+    /// Name of its shader library, for messages.
+    pub library: Option<&'a Arc<str>>,
+    /// Its arguments; whoever changes them while a command buffer has them changes a copy.
+    pub arguments: &'a Rc<ArgumentTable>,
+    /// How many threads.
+    pub grid: Grid,
+}
+
+impl SharedDispatch<'_> {
+    /// The same call, argument by argument.
+    pub fn dispatch(&self) -> Dispatch<'_> {
+        Dispatch {
+            pipeline: self.pipeline,
+            library: self.library,
+            arguments: self.arguments.buffers(),
+            threadgroup_memory: self.arguments.threadgroup_memory(),
+            grid: self.grid,
+        }
+    }
 }
 
 /// One operand of an op graph: a view of a buffer.
@@ -265,6 +275,21 @@ pub trait CommandBuffer: fmt::Debug {
     /// # Errors
     /// A limit is exceeded or an argument that the kernel reads is not bound; nothing is encoded.
     fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()>;
+
+    /// [`CommandBuffer::dispatch`] for a caller that shares its arguments: a device may keep the
+    /// table until the work is done, and not each of its buffers.
+    ///
+    /// # Errors
+    /// As for [`CommandBuffer::dispatch`].
+    fn dispatch_shared(&mut self, dispatch: &SharedDispatch<'_>) -> Result<()> {
+        self.dispatch(&dispatch.dispatch())
+    }
+
+    /// An empty table that nobody uses, of those that it has kept: for the arguments of the next
+    /// call, so that nothing is allocated.
+    fn spare_arguments(&mut self) -> Option<Rc<ArgumentTable>> {
+        None
+    }
 
     /// Encodes a copy of `len` bytes. The ranges must not overlap.
     ///
@@ -310,6 +335,15 @@ pub trait CommandBuffer: fmt::Debug {
     /// # Errors
     /// As for [`CommandBuffer::commit`].
     fn commit_and_continue(self: Box<Self>) -> Result<Continued> {
+        Ok((self.commit()?, None))
+    }
+
+    /// Submits the commands, and gives back the command buffer, now empty, where it costs a device
+    /// nothing to have one without commands lying about.
+    ///
+    /// # Errors
+    /// As for [`CommandBuffer::commit`].
+    fn commit_and_keep(self: Box<Self>) -> Result<Continued> {
         Ok((self.commit()?, None))
     }
 }

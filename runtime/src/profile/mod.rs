@@ -28,6 +28,7 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 static EVENTS: Mutex<Recorded> = Mutex::new(Recorded { events: Vec::new(), dropped: 0 });
 
 /// Whether events are recorded.
+#[inline]
 pub fn enabled() -> bool {
     ENABLED.load(Relaxed)
 }
@@ -169,11 +170,13 @@ struct Open {
 }
 
 /// Begins a span.
+#[inline]
 pub fn span(category: Category, name: &'static str) -> Span {
     span_named(category, || name)
 }
 
 /// Begins a span whose name takes making.
+#[inline]
 pub fn span_named<N: Into<Cow<'static, str>>>(
     category: Category,
     name: impl FnOnce() -> N,
@@ -187,6 +190,12 @@ pub fn span_named<N: Into<Cow<'static, str>>>(
 }
 
 impl Span {
+    fn end(&mut self) {
+        if let Some(Open { name, category, numbers, start }) = self.0.take() {
+            record(What::Span { name, category, numbers }, start, now());
+        }
+    }
+
     /// Notes a number that belongs to the span.
     pub fn number(&mut self, name: &'static str, value: u64) {
         if let Some(open) = &mut self.0 {
@@ -203,9 +212,10 @@ impl Span {
 }
 
 impl Drop for Span {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(Open { name, category, numbers, start }) = self.0.take() {
-            record(What::Span { name, category, numbers }, start, now());
+        if self.0.is_some() {
+            self.end();
         }
     }
 }

@@ -9,6 +9,7 @@ use super::last_error::etmetal_last_error;
 use super::registry::tensor;
 use super::scalars::{Value, float, read_element};
 use crate::error::err;
+use crate::log;
 use crate::tensor::{RawHandle, Scalar, Tensor};
 
 /// Elements that are printed of a tensor, at most.
@@ -17,7 +18,8 @@ const PRINTED_ELEMENTS: usize = 64;
 c_functions! {
     /// Prints a warning of the model.
     fn aoti_torch_warn(func: Text, file: Text, line: u32, msg: Text) -> () = (); {
-        eprintln!("etmetal: warning: {}:{line} in {}: {}", file.lossy(), func.lossy(), msg.lossy());
+        let (file, func, msg) = (file.lossy(), func.lossy(), msg.lossy());
+        log::warning(format_args!("{file}:{line} in {func}: {msg}"));
         Ok(())
     }
 

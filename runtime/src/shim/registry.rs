@@ -93,6 +93,14 @@ pub fn tensor(handle: RawHandle) -> Result<Arc<Tensor>> {
     defined(TENSORS.get(handle)?)
 }
 
+/// What `look` makes of the tensor behind a handle; see [`HandleTable::look`].
+///
+/// # Errors
+/// As for [`tensor`], and those of `look`.
+pub fn look_at_tensor<T>(handle: RawHandle, look: impl FnOnce(&Tensor) -> Result<T>) -> Result<T> {
+    TENSORS.look(handle, |lent| look(lent.tensor.as_ref().ok_or_else(undefined)?))?
+}
+
 /// The tensor behind a handle, or `None` for an undefined one.
 ///
 /// # Errors
@@ -127,9 +135,11 @@ pub fn replace_tensor(handle: RawHandle, tensor: Option<Arc<Tensor>>) -> Result<
 }
 
 fn defined(lent: Arc<LentTensor>) -> Result<Arc<Tensor>> {
-    lent.tensor.clone().ok_or_else(|| {
-        err!(InvalidArgument, "the tensor is undefined: it was created uninitialised and not set")
-    })
+    lent.tensor.clone().ok_or_else(undefined)
+}
+
+fn undefined() -> crate::Error {
+    err!(InvalidArgument, "the tensor is undefined: it was created uninitialised and not set")
 }
 
 /// Lends a library.
@@ -161,6 +171,14 @@ pub fn kernel_of_library(library: RawHandle, name: &str) -> Result<RawHandle> {
 /// The handle is not live.
 pub fn kernel(handle: RawHandle) -> Result<Kernel> {
     Ok(KERNELS.get(handle)?.kernel.clone())
+}
+
+/// What `work` makes of the kernel behind a handle.
+///
+/// # Errors
+/// The handle is not live, and those of `work`.
+pub fn with_kernel<T>(handle: RawHandle, work: impl FnOnce(&Kernel) -> Result<T>) -> Result<T> {
+    work(&KERNELS.get(handle)?.kernel)
 }
 
 /// Deletes a library and the handles of its kernels.

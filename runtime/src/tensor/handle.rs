@@ -121,6 +121,16 @@ impl<T: ?Sized> HandleTable<T> {
         self.find(&entries, handle).cloned()
     }
 
+    /// What `look` makes of the object behind `handle`. The table cannot change meanwhile, so
+    /// `look` must be short, call nobody else's code, and drop nothing that may do so.
+    ///
+    /// # Errors
+    /// As for [`HandleTable::get`].
+    pub fn look<R>(&self, handle: RawHandle, look: impl FnOnce(&T) -> R) -> Result<R> {
+        let entries = self.entries.read();
+        self.find(&entries, handle).map(|value| look(value))
+    }
+
     /// Takes the object back; the handle is invalid from now on.
     ///
     /// # Errors
@@ -217,6 +227,7 @@ mod tests {
         let a = table.insert(Arc::new(1));
         let b = table.insert(Arc::new(2));
         assert_eq!(*table.get(a).unwrap(), 1);
+        assert_eq!(table.look(b, |two| two + 5).unwrap(), 7);
         assert_eq!(*table.replace(b, Arc::new(3)).unwrap(), 2);
         assert_eq!(*table.remove(b).unwrap(), 3);
         assert_eq!(table.len(), 1);
@@ -231,6 +242,7 @@ mod tests {
         assert!(table.remove(a).unwrap_err().to_string().contains("deleted before"));
         let reused = table.insert(Arc::new(2));
         assert!(table.get(a).is_err(), "the entry is reused, the old handle is not");
+        assert!(table.look(a, |_| unreachable!()).is_err());
         assert_eq!(*table.get(reused).unwrap(), 2);
         assert!(other.get(reused).unwrap_err().to_string().contains("foreign pointer"));
         let x = 5u64;

@@ -153,6 +153,8 @@ pub struct Tensor {
     storage: Storage,
     /// Byte offset of element `[0, …, 0]` inside the storage.
     offset: usize,
+    /// Bytes from its first element to one past its last.
+    extent: usize,
     dtype: DType,
     layout: Layout,
     placement: Placement,
@@ -185,7 +187,7 @@ impl Tensor {
             ));
         }
         let offset = offset.min(storage.len());
-        Ok(Tensor { storage, offset, dtype, layout, placement: Placement::Mps })
+        Ok(Tensor { storage, offset, extent: bytes, dtype, layout, placement: Placement::Mps })
     }
 
     /// A new tensor with its own storage; contents unspecified.
@@ -212,6 +214,7 @@ impl Tensor {
     }
 
     /// Its storage.
+    #[inline]
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -222,16 +225,19 @@ impl Tensor {
     }
 
     /// Byte offset of its first element inside the storage's buffer: what a command binds.
+    #[inline]
     pub fn buffer_offset(&self) -> usize {
         self.storage.buffer_offset() + self.offset
     }
 
     /// Bytes from its first element to one past its last.
+    #[inline]
     pub fn extent_bytes(&self) -> usize {
-        self.layout.extent() * self.dtype.size()
+        self.extent
     }
 
     /// Element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -257,6 +263,7 @@ impl Tensor {
     }
 
     /// Where AOTInductor says it lives.
+    #[inline]
     pub fn placement(&self) -> Placement {
         self.placement
     }

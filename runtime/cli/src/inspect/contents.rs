@@ -8,7 +8,7 @@ use etmetal::runner::{Program, ValueInfo};
 use serde::Serialize;
 
 use super::libraries::Provided;
-use super::shaders::ShaderContents;
+use super::shaders::{self, ShaderContents};
 
 /// The delegate that this project is.
 const BACKEND: &str = "MetalBackend";
@@ -115,8 +115,9 @@ pub struct SymbolContents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Everything in a program.
-    pub fn of(program: &'a Program<'a>, file: &str) -> Self {
+    /// Everything in a program. With `compile`, kernels are compiled where only that tells how
+    /// they run.
+    pub fn of(program: &'a Program<'a>, file: &str, compile: bool) -> Self {
         Self {
             file: file.into(),
             bytes: program.file_bytes,
@@ -124,7 +125,11 @@ impl<'a> Contents<'a> {
             flatbuffer_bytes: program.flatbuffer_bytes,
             constant_bytes: program.constant_bytes,
             blobs: program.named_data.iter().map(BlobContents::of).collect(),
-            methods: program.methods.iter().map(|m| MethodContents::of(m, program)).collect(),
+            methods: program
+                .methods
+                .iter()
+                .map(|m| MethodContents::of(m, program, compile))
+                .collect(),
         }
     }
 
@@ -146,7 +151,7 @@ impl<'a> BlobContents<'a> {
 }
 
 impl<'a> MethodContents<'a> {
-    fn of(method: &'a Method<'a>, program: &'a Program<'a>) -> Self {
+    fn of(method: &'a Method<'a>, program: &'a Program<'a>, compile: bool) -> Self {
         let texts = |values: &[ValueInfo]| values.iter().map(ToString::to_string).collect();
         Self {
             name: method.name,
@@ -158,7 +163,7 @@ impl<'a> MethodContents<'a> {
             delegates: method
                 .delegates
                 .iter()
-                .map(|d| DelegateContents::of(d, method.name, program))
+                .map(|d| DelegateContents::of(d, method.name, program, compile))
                 .collect(),
         }
     }
@@ -175,7 +180,12 @@ fn step_text(step: Step, method: &Method<'_>) -> String {
 }
 
 impl<'a> DelegateContents<'a> {
-    fn of(delegate: &'a Delegate<'a>, method: &str, program: &'a Program<'a>) -> Self {
+    fn of(
+        delegate: &'a Delegate<'a>,
+        method: &str,
+        program: &'a Program<'a>,
+        compile: bool,
+    ) -> Self {
         let mut contents = Self {
             backend: delegate.backend,
             payload_bytes: delegate.payload.len(),
@@ -189,7 +199,12 @@ impl<'a> DelegateContents<'a> {
         };
         if delegate.backend == BACKEND {
             match ModelContents::of(delegate, method, program, &mut contents.problems) {
-                Ok(model) => contents.model = Some(model),
+                Ok(mut model) => {
+                    if compile {
+                        shaders::compile(&mut model.shaders);
+                    }
+                    contents.model = Some(model);
+                }
                 Err(error) => contents.problems.push(error.to_string()),
             }
         }

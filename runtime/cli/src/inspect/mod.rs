@@ -26,7 +26,7 @@ pub struct Arguments {
     dump_msl: Option<PathBuf>,
 
     /// Print one line for each kernel: how the host device runs it (plain, fission row, fission
-    /// column, fibers), and for fibers why
+    /// column, fibers), and for fibers why. Compiles those that could run as loops
     #[arg(long, conflicts_with = "json")]
     kernels: bool,
 
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let model = inputs::model_in(&arguments.model);
     let bytes = inputs::map(&model)?;
     let program = Program::parse(&bytes).context(|| model.display())?;
-    let contents = Contents::of(&program, &model.display().to_string());
+    let contents = Contents::of(&program, &model.display().to_string(), arguments.kernels);
     if let Some(folder) = &arguments.dump_msl {
         dump(&contents, folder)?;
     }

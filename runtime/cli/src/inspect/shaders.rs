@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use etmetal::Result;
 use etmetal::device::host::msl::{
     Access, Flavor, KernelInfo, LaunchMode, Module, Outcome, Parameter, ParameterKind, Shape,
-    Toolchain,
+    Toolchain, compile_all,
 };
 use serde::Serialize;
 
@@ -21,6 +21,9 @@ pub struct ShaderContents<'a> {
     pub problem: Option<String>,
     #[serde(skip)]
     pub source: &'a str,
+    /// Its analysis.
+    #[serde(skip)]
+    module: Option<Module>,
 }
 
 /// A kernel.
@@ -31,7 +34,7 @@ pub struct KernelContents {
     pub synchronises: bool,
     /// How the host device runs it: `plain`, `fission row`, `fission column` or `fibers`.
     pub mode: &'static str,
-    /// Why it runs on fibers.
+    /// Why it runs on fibers, or not at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,26 +63,59 @@ pub struct ParameterContents {
 impl<'a> ShaderContents<'a> {
     /// Source number `index` of a model.
     pub fn of(index: usize, source: &'a str) -> Self {
-        let (kernels, problem) = match kernels(source) {
-            Ok(kernels) => (kernels, None),
-            Err(error) => (Vec::new(), Some(error.to_string())),
+        let (module, problem) = match parse(source) {
+            Ok(module) => (Some(module), None),
+            Err(error) => (None, Some(error.to_string())),
         };
+        let kernels = module.iter().flat_map(Module::kernels).map(KernelContents::of).collect();
         Self {
             name: format!("mps_lib_{index}"),
             lines: source.lines().count(),
             kernels,
             problem,
             source,
+            module,
         }
     }
 }
 
 /// Analyses a source; needs a compiler, which resolves its macros. Nothing is compiled.
-fn kernels(source: &str) -> Result<Vec<KernelContents>> {
+fn parse(source: &str) -> Result<Module> {
     static TOOLCHAIN: OnceLock<Result<Arc<Toolchain>>> = OnceLock::new();
     let toolchain = TOOLCHAIN.get_or_init(|| Toolchain::find(Flavor::Loops)).clone()?;
-    let module = Module::parse(source, &toolchain)?;
-    Ok(module.kernels().iter().map(KernelContents::of).collect())
+    Module::parse(source, &toolchain)
+}
+
+/// Compiles the kernels that could run as loops, and notes those that then do not.
+pub fn compile(shaders: &mut [ShaderContents<'_>]) {
+    let (mut jobs, mut kernels) = (Vec::new(), Vec::new());
+    for shader in shaders {
+        let Some(module) = &shader.module else { continue };
+        for (info, kernel) in module.kernels().iter().zip(&mut shader.kernels) {
+            if matches!(info.fission, Outcome::Split(_)) {
+                jobs.push((module, info.name.as_str()));
+                kernels.push(kernel);
+            }
+        }
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for (kernel, result) in kernels.into_iter().zip(compile_all(&jobs, threads)) {
+        match result {
+            Ok(native) => {
+                if let Some(why) = native.fallback {
+                    kernel.mode = "fibers";
+                    kernel.why = Some(format!("its loops do not compile: {}", in_one_line(&why)));
+                }
+            }
+            Err(error) => {
+                kernel.why = Some(format!("does not compile: {}", in_one_line(&error.to_string())));
+            }
+        }
+    }
+}
+
+fn in_one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 impl KernelContents {

@@ -1,6 +1,10 @@
 //! Fiber arenas: where synchronising kernels keep the stacks of their threads.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use parking_lot::Mutex;
 
@@ -65,6 +69,8 @@ impl Drop for Arena {
 /// synchronising kernels at the same time.
 #[derive(Debug, Default)]
 pub struct Arenas {
+    /// Start of one of them, or null: for whoever comes first, without a lock.
+    first: AtomicPtr<u8>,
     idle: Mutex<Vec<Arena>>,
 }
 
@@ -74,20 +80,50 @@ impl Arenas {
     /// # Errors
     /// There is no address space for another arena.
     pub fn with<T>(&self, work: impl FnOnce(&Arena) -> T) -> Result<T> {
-        let idle = self.idle.lock().pop();
-        let arena = idle.map_or_else(Arena::new, Ok)?;
+        let arena = match self.take_first() {
+            Some(arena) => arena,
+            None => {
+                let idle = self.idle.lock().pop();
+                idle.map_or_else(Arena::new, Ok)?
+            }
+        };
         let result = work(&arena);
+        self.keep(arena);
+        Ok(result)
+    }
+
+    fn take_first(&self) -> Option<Arena> {
+        // A look costs nothing if it is somebody else's now.
+        if self.first.load(Relaxed).is_null() {
+            return None;
+        }
+        let start = NonNull::new(self.first.swap(std::ptr::null_mut(), Acquire))?;
+        // What `keep` has left there.
+        Some(Arena { start })
+    }
+
+    fn keep(&self, arena: Arena) {
+        let place = &self.first;
+        if place.compare_exchange(std::ptr::null_mut(), arena.start(), Release, Relaxed).is_ok() {
+            std::mem::forget(arena);
+            return;
+        }
         let mut idle = self.idle.lock();
         if idle.len() < MOST_IDLE {
             idle.push(arena);
         }
-        Ok(result)
     }
 
     /// Frees the arenas that nobody uses.
     pub fn trim(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
-        drop(idle);
+        drop((idle, self.take_first()));
+    }
+}
+
+impl Drop for Arenas {
+    fn drop(&mut self) {
+        drop(self.take_first());
     }
 }
 
@@ -118,8 +154,38 @@ mod tests {
             })
         });
         assert_eq!(nested.unwrap().unwrap(), 0);
-        assert_eq!(arenas.idle.lock().len(), 2);
+        // The one that was let go of first is the first to be used again.
+        assert_eq!(arenas.idle.lock().len(), 1);
+        assert!(!arenas.first.load(Relaxed).is_null());
         arenas.trim();
+        assert!(arenas.first.load(Relaxed).is_null());
         assert_eq!(arenas.with(use_arena).unwrap(), 0);
+    }
+
+    #[test]
+    fn no_arena_is_used_by_two_threads_at_once() {
+        let arenas = Arenas::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let used = arenas.with(|arena| {
+                            let word = arena.start().cast::<u32>();
+                            // SAFETY: the first bytes of an arena in use by this call alone.
+                            unsafe {
+                                let before = word.read_volatile();
+                                word.write_volatile(before + 1);
+                                std::hint::spin_loop();
+                                let alone = word.read_volatile() == before + 1;
+                                word.write_volatile(before);
+                                alone
+                            }
+                        });
+                        assert!(used.unwrap());
+                    }
+                });
+            }
+        });
+        assert!(arenas.idle.lock().len() <= 3);
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! Nothing runs before the commit, as on Metal, so that a missing commit or wait shows here too.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Inner;
-use super::recording::Recording;
-use crate::device::{BufferRef, CommandBuffer, Dispatch, Executable, Operand, Submission};
+use super::recording::{Idle, Recording};
+use crate::device::{
+    ArgumentTable, BufferRef, CommandBuffer, Continued, Dispatch, Executable, Operand,
+    SharedDispatch, Submission,
+};
 use crate::profile::Work;
 use crate::{Error, Result};
 
@@ -20,20 +24,30 @@ pub struct HostCommandBuffer {
 impl HostCommandBuffer {
     /// An empty command buffer.
     pub(super) fn new(device: Arc<Inner>) -> HostCommandBuffer {
-        let recording = device.recordings.lock().pop().unwrap_or_default();
+        let recording = device.recordings.lock().pop().map(Idle::into_inner).unwrap_or_default();
         HostCommandBuffer { device, recording }
     }
 }
 
 impl Drop for HostCommandBuffer {
     fn drop(&mut self) {
-        // What the commands used is let go first: it may be the last reference.
-        if self.recording.clear() {
-            let recording = std::mem::take(&mut self.recording);
+        // What the commands used is let go before the lock is taken: it may be the last reference.
+        if let Some(idle) = Idle::new(std::mem::take(&mut self.recording)) {
             let mut recordings = self.device.recordings.lock();
             if recordings.len() < MOST_RECORDINGS {
-                recordings.push(recording);
+                recordings.push(idle);
             }
+        }
+    }
+}
+
+impl HostCommandBuffer {
+    /// Runs the commands.
+    fn submit(&mut self) -> Box<dyn Submission> {
+        match self.recording.run(&self.device.threads, &self.device.arenas) {
+            // Without a size, so that the box allocates nothing.
+            Ok(()) => Box::new(Succeeded),
+            Err(error) => Box::new(Failed { error }),
         }
     }
 }
@@ -44,6 +58,14 @@ const MOST_RECORDINGS: usize = 16;
 impl CommandBuffer for HostCommandBuffer {
     fn dispatch(&mut self, dispatch: &Dispatch<'_>) -> Result<()> {
         self.recording.dispatch(dispatch)
+    }
+
+    fn dispatch_shared(&mut self, dispatch: &SharedDispatch<'_>) -> Result<()> {
+        self.recording.dispatch_shared(dispatch)
+    }
+
+    fn spare_arguments(&mut self) -> Option<Rc<ArgumentTable>> {
+        self.recording.spare_arguments()
     }
 
     fn copy(
@@ -72,11 +94,19 @@ impl CommandBuffer for HostCommandBuffer {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Box<dyn Submission>> {
-        Ok(match self.recording.run(&self.device.threads, &self.device.arenas) {
-            // Without a size, so that the box allocates nothing.
-            Ok(()) => Box::new(Succeeded),
-            Err(error) => Box::new(Failed { error }),
-        })
+        Ok(self.submit())
+    }
+
+    fn commit_and_continue(self: Box<Self>) -> Result<Continued> {
+        self.commit_and_keep()
+    }
+
+    fn commit_and_keep(mut self: Box<Self>) -> Result<Continued> {
+        let submission = self.submit();
+        if !self.recording.clear() {
+            self.recording = Recording::default();
+        }
+        Ok((submission, Some(self)))
     }
 }
 

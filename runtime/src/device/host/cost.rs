@@ -47,11 +47,13 @@ pub enum Plan {
 }
 
 impl Cost {
-    /// The guess before the first measurement.
-    pub fn guess(mode: LaunchMode) -> Cost {
-        let nanoseconds: f32 = match mode {
-            LaunchMode::Plain => 1.0,
-            LaunchMode::Fibers => 10_000.0,
+    /// The guess before the first measurement. A synchronising kernel runs on fibers, unless
+    /// `loops` gives the threads that its threadgroups may have: then as loops over so many.
+    pub fn guess(mode: LaunchMode, loops: Option<u32>) -> Cost {
+        let nanoseconds: f32 = match (mode, loops) {
+            (LaunchMode::Plain, _) => 1.0,
+            (LaunchMode::Fibers, Some(threads)) => threads as f32,
+            (LaunchMode::Fibers, None) => 10_000.0,
         };
         Cost { item: AtomicU32::new(nanoseconds.to_bits()), launches: AtomicU32::new(0) }
     }
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     fn measured(nanoseconds_per_item: u64) -> Cost {
-        let cost = Cost::guess(LaunchMode::Plain);
+        let cost = Cost::guess(LaunchMode::Plain, None);
         for _ in 0..50 {
             cost.measured(1000, Duration::from_nanos(1000 * nanoseconds_per_item));
         }
@@ -126,8 +128,22 @@ mod tests {
     }
 
     #[test]
+    fn the_first_launch_of_loops_is_not_taken_for_one_of_fibers() {
+        let (fibers, loops) =
+            (Cost::guess(LaunchMode::Fibers, None), Cost::guess(LaunchMode::Fibers, Some(1024)));
+        // Eight rows: worth a second thread on fibers, but not worth waking one as loops.
+        assert!(matches!(fibers.plan(8, 2, || unreachable!()), Plan::Shared { chunk: 1 }));
+        assert_eq!(loops.plan(8, 2, || false), Plan::Alone { measure: true });
+        let Plan::Shared { chunk } = loops.plan(2048, 2, || unreachable!()) else { panic!() };
+        assert_eq!(chunk, 128);
+        let small = Cost::guess(LaunchMode::Fibers, Some(32));
+        assert_eq!(small.plan(100, 2, || false), Plan::Alone { measure: true });
+        assert_eq!(small.plan(1 << 12, 2, || unreachable!()), Plan::Shared { chunk: 256 });
+    }
+
+    #[test]
     fn a_wrong_guess_is_found_out() {
-        let cost = Cost::guess(LaunchMode::Plain);
+        let cost = Cost::guess(LaunchMode::Plain, None);
         // Looks tiny, but each thread loops for a long time.
         assert_eq!(cost.plan(16, 2, || false), Plan::Alone { measure: true });
         cost.measured(16, Duration::from_millis(16));

@@ -15,6 +15,7 @@ use super::pipeline::HostPipeline;
 use crate::Result;
 use crate::device::{DeviceLibrary, Pipeline};
 use crate::error::err;
+use crate::log;
 
 /// Libraries kept for models that bring the same source later. Those in use stay anyhow.
 const MOST_LIBRARIES: NonZeroUsize = NonZeroUsize::new(512).unwrap();
@@ -77,7 +78,7 @@ impl Libraries {
 
 /// One MSL source.
 pub struct HostLibrary {
-    module: Arc<Module>,
+    module: Module,
     checked: bool,
     /// The pipelines of the module's kernels, in its order.
     kernels: Vec<Once<Arc<HostPipeline>>>,
@@ -92,7 +93,7 @@ impl std::fmt::Debug for HostLibrary {
 impl HostLibrary {
     fn new(module: Module, checked: bool) -> HostLibrary {
         let kernels = module.kernels().iter().map(|_| Once::default()).collect();
-        HostLibrary { module: Arc::new(module), checked, kernels }
+        HostLibrary { module, checked, kernels }
     }
 
     /// The pipeline of the kernel at `index`, compiled if nobody has asked for it yet.
@@ -106,6 +107,13 @@ impl HostLibrary {
                 return Err(err!(
                     ShaderCompile,
                     "kernel {:?} declares {declared} bytes of threadgroup memory; Metal has {most}",
+                    info.name
+                ));
+            }
+            if let Some(why) = &native.fallback {
+                log::warning(format_args!(
+                    "the loops of kernel {:?} do not compile, so it runs on fibers, which is \
+                     slow: {why}",
                     info.name
                 ));
             }

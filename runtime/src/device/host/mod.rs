@@ -60,7 +60,7 @@ struct Inner {
     threads: threads::Threads,
     arenas: arenas::Arenas,
     /// Empty recordings, for the next command buffers.
-    recordings: Mutex<Vec<recording::Recording>>,
+    recordings: Mutex<Vec<recording::Idle>>,
 }
 
 /// What Apple GPUs can do; the length of a buffer is the machine's.

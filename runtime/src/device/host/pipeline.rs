@@ -6,13 +6,13 @@ use std::fmt;
 use super::LIMITS;
 use super::checked::Checks;
 use super::cost::Cost;
-use super::msl::{self, Entry, KernelInfo, LaunchMode, Native};
+use super::msl::{self, KernelInfo, LaunchMode, Native};
 use crate::device::Pipeline;
 
 /// One kernel of the host device.
 pub struct HostPipeline {
     pub(super) name: String,
-    pub(super) entry: Entry,
+    pub(super) code: Native,
     pub(super) mode: LaunchMode,
     /// Buffer parameters, by ascending index.
     pub(super) buffers: Vec<Parameter>,
@@ -23,8 +23,6 @@ pub struct HostPipeline {
     pub(super) cost: Cost,
     /// What the checked mode needs; `None` without it.
     pub(super) checks: Option<Checks>,
-    /// What keeps the code that `entry` points to.
-    pub(super) code: Option<Native>,
 }
 
 /// A parameter that a dispatch must bind.
@@ -95,17 +93,17 @@ impl HostPipeline {
             parameters
         };
         let most = LIMITS.max_threads_per_threadgroup;
+        let max_threads = info.max_total_threads.map_or(most, |n| n.min(most));
         HostPipeline {
             name: info.name.clone(),
-            entry: code.entry,
             mode: info.mode,
             buffers: indexed(Parameter::buffer),
             threadgroups: indexed(Parameter::threadgroup),
-            max_threads: info.max_total_threads.map_or(most, |n| n.min(most)),
+            max_threads,
             static_memory: code.static_threadgroup_memory,
-            cost: Cost::guess(info.mode),
+            cost: Cost::guess(info.mode, code.loops().then_some(max_threads)),
             checks,
-            code: Some(code),
+            code,
         }
     }
 }

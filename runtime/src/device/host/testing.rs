@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::cost::Cost;
-use super::msl::{Entry, Launch, LaunchMode};
+use super::msl::{Entry, Launch, LaunchMode, Native};
 use super::pipeline::{HostPipeline, Parameter};
 
 /// `out[i] += x` over linear threads: buffer 0 is `out` (u32), buffer 1 is `x` (one u32).
@@ -66,15 +66,14 @@ pub fn pipeline(name: &str, entry: Entry, mode: LaunchMode) -> HostPipeline {
     };
     HostPipeline {
         name: name.to_owned(),
-        entry,
+        code: Native::of(entry, mode),
         mode,
         buffers: [(0, "out", 0), (1, "x", 4)].map(parameter).into(),
         threadgroups: Vec::new(),
         max_threads: 1024,
         static_memory: 0,
-        cost: Cost::guess(mode),
+        cost: Cost::guess(mode, None),
         checks: None,
-        code: None,
     }
 }
 

@@ -10,6 +10,7 @@ Reads requests from standard input, one a line, and answers each with one line:
 Usage: peer.py THREADS
 """
 
+import importlib
 import math
 import sys
 import time
@@ -288,6 +289,14 @@ def cnn():
         return F.linear(F.adaptive_avg_pool2d(y, 1).flatten(1), last, last[:, 0])
 
     return run
+
+
+@case
+def module(folder, name):
+    """A module that is exported as well, in eager mode."""
+    sys.path.insert(0, folder)
+    model, inputs = getattr(importlib.import_module("bench_models"), name)()
+    return lambda: model(*inputs)
 
 
 def main():

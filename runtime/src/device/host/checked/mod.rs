@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 
-use super::msl::{Fault, FaultKind, KernelInfo, Launch, Module, Native, Threadgroup};
+use super::msl::{Fault, FaultKind, KernelInfo, Launch, Module, Threadgroup};
 use super::pipeline::{HostPipeline, Parameter};
 use crate::Error;
 use crate::error::err;
@@ -21,14 +21,14 @@ use crate::error::err;
 #[derive(Debug)]
 pub struct Checks {
     /// The kernel's source.
-    pub module: std::sync::Arc<Module>,
+    pub module: Module,
     /// A bit for each buffer index that the kernel may write to.
     pub writable: u32,
 }
 
 impl Checks {
     /// Those of the kernel `info` of `module`.
-    pub fn new(module: &std::sync::Arc<Module>, info: &KernelInfo) -> Checks {
+    pub fn new(module: &Module, info: &KernelInfo) -> Checks {
         let bits = info.parameters.iter().filter_map(|parameter| parameter.writable_buffer());
         Checks { module: module.clone(), writable: bits.fold(0, |mask, index| mask | 1 << index) }
     }
@@ -213,9 +213,8 @@ impl Access<'_> {
 
     /// The line of an instruction, as compilers tell it; nothing where it is not known.
     fn place(&self, instruction: u32) -> String {
-        let known = self.pipeline.checks.as_ref().zip(self.pipeline.code.as_ref());
-        let found = known
-            .and_then(|(checks, code): (&Checks, &Native)| checks.module.place(code, instruction));
+        let checks = self.pipeline.checks.as_ref();
+        let found = checks.and_then(|c| c.module.place(&self.pipeline.code, instruction));
         match found {
             Some((place, text)) if place.column > 0 => {
                 format!(", in MSL line {}:{}:\n    {text}", place.line, place.column)

@@ -11,9 +11,10 @@ use super::diagnostics::{self, Diagnostic};
 use super::emit::{ENTRY_NAME, translation_unit};
 use super::fission::Fission;
 use super::kernels::KernelInfo;
+use super::native::{Code, LoopsEntry, Native};
 use super::rewrite::{Rewritten, SOURCE_NAME};
 use super::toolchain::Toolchain;
-use super::{Entry, LaunchMode, Native, headers};
+use super::{Entry, LaunchMode, headers};
 use crate::error::err;
 use crate::{Error, Result};
 
@@ -277,11 +278,9 @@ pub(crate) fn load(path: &Path, mode: LaunchMode) -> Result<Native> {
         return Err(err!(System, "cannot load a compiled kernel: {}", loader_error()));
     }
     let library = Library { handle };
-    let entry = library.symbol(c"entry")?;
+    let code = code(&library)?;
     let bytes = library.symbol(c"static_threadgroup_memory")?;
     // SAFETY: the symbol is the function that `launch.h` defines by this signature.
-    let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(entry) };
-    // SAFETY: as above.
     let bytes = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> u32>(bytes) };
     let static_threadgroup_memory = bytes();
     if static_threadgroup_memory > MAX_THREADGROUP_MEMORY {
@@ -291,8 +290,20 @@ pub(crate) fn load(path: &Path, mode: LaunchMode) -> Result<Native> {
              threadgroup has {MAX_THREADGROUP_MEMORY}"
         ));
     }
-    let loops = library.symbol(c"runs_as_loops").is_ok();
-    Ok(Native { entry, mode, loops, static_threadgroup_memory, library, file: None })
+    let library = Some(library);
+    Ok(Native { code, mode, fallback: None, static_threadgroup_memory, library, file: None })
+}
+
+/// The function of a kernel's library.
+fn code(library: &Library) -> Result<Code> {
+    if let Ok(loops) = library.symbol(c"loops") {
+        // SAFETY: the symbol is the function that `fission.h` defines by this signature.
+        let loops = unsafe { std::mem::transmute::<*mut c_void, LoopsEntry>(loops) };
+        return Ok(Code::Loops(loops, None));
+    }
+    let entry = library.symbol(c"entry")?;
+    // SAFETY: the symbol is the function that `launch.h` defines by this signature.
+    Ok(Code::Whole(unsafe { std::mem::transmute::<*mut c_void, Entry>(entry) }))
 }
 
 /// A loaded shared library, closed on drop.

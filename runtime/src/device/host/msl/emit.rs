@@ -14,9 +14,7 @@ pub(crate) const VECTOR_MATH: &str = include_str!("include/vector_math.h");
 /// The translation unit behind our headers: the rewritten shader and the entry.
 ///
 /// All functions of the shader get internal linkage, so that clang compiles only what the kernel
-/// uses.
-/// With `fission`, a kernel that synchronises runs as loops where the launch is one that they are
-/// for.
+/// uses. With `fission` it is the loops of the kernel, which leave to fibers what they are not for.
 pub(crate) fn translation_unit(
     shader: &str,
     kernel: &KernelInfo,
@@ -24,10 +22,11 @@ pub(crate) fn translation_unit(
 ) -> String {
     let bindings: String =
         kernel.parameters.iter().map(|p| format!(", {}", binding(&p.kind))).collect();
-    let (group, entry) = match (kernel.mode, fission) {
-        (LaunchMode::Plain, _) => ("", "MSL_PLAIN_ENTRY(".to_owned()),
-        (LaunchMode::Fibers, None) => ("", "MSL_FIBERS_ENTRY(".to_owned()),
-        (LaunchMode::Fibers, Some(fission)) => (&*fission.code, format!("{}, ", fission.entry)),
+    let entry = |name: &str| format!("{name}(&{}{bindings})\n", kernel.function);
+    let entry = match (kernel.mode, fission) {
+        (LaunchMode::Plain, _) => entry("MSL_PLAIN_ENTRY"),
+        (LaunchMode::Fibers, None) => entry("MSL_FIBERS_ENTRY"),
+        (LaunchMode::Fibers, Some(fission)) => fission.code.clone(),
     };
     let angles = ["sin", "cos"].iter().any(|name| shader.contains(name));
     let vector_math = if angles { VECTOR_MATH } else { "" };
@@ -37,8 +36,7 @@ pub(crate) fn translation_unit(
          #pragma clang attribute pop\n\
          #line 1 \"{ENTRY_NAME}\"\n\
          {vector_math}\
-         {group}{entry}(&{function}){bindings})\n",
-        function = kernel.function,
+         {entry}"
     )
 }
 

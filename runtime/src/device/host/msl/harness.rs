@@ -160,11 +160,11 @@ impl<'a> Dispatch<'a> {
                 (arena.base, count(groups))
             }
         };
-        // In two parts, as two workers would take them.
-        let middle = total / 2;
+        // In two parts, as two workers would take them; the first is the larger one.
+        let middle = total - total / 10;
         for (begin, end) in [(0, middle), (middle, total)] {
             // SAFETY: the buffers outlive the call and the tests bind what their kernels use.
-            unsafe { (native.entry)(&launch, arena, begin, end) };
+            unsafe { native.run(&launch, arena, begin, end) }.unwrap();
         }
         for bound in &self.buffers {
             if let Some(lines) = &bound.aligned {

@@ -41,6 +41,7 @@ mod headers;
 mod kernels;
 mod lex;
 mod module;
+mod native;
 mod parameters;
 mod places;
 mod rewrite;
@@ -57,7 +58,8 @@ pub use cache::{cache_dir, private_folder};
 pub use fault::{Fault, FaultKind, Threadgroup};
 pub use fission::{Outcome, Shape};
 pub use kernels::KernelInfo;
-pub use module::{Module, Native, compile_all};
+pub use module::{Module, compile_all};
+pub use native::Native;
 pub use parameters::{Access, Parameter, ParameterKind};
 pub use places::Place;
 pub use toolchain::{Flavor, Toolchain};
@@ -84,6 +86,21 @@ pub struct Launch {
     pub threadgroup_lengths: [u32; 8],
     /// Where code of the checked mode notes what it stopped; null for other code.
     pub fault: *mut Fault,
+}
+
+impl Launch {
+    /// A launch of nothing, to be filled in.
+    pub const EMPTY: Launch = Launch {
+        buffers: std::ptr::null(),
+        sizes: std::ptr::null(),
+        buffer_count: 0,
+        grid: [0; 3],
+        group: [0; 3],
+        groups: [0; 3],
+        writable: 0,
+        threadgroup_lengths: [0; 8],
+        fault: std::ptr::null_mut(),
+    };
 }
 
 /// `extern "C" void entry(const Launch*, void* arena, uint64_t begin, uint64_t end)`.

@@ -3,25 +3,30 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use super::LaunchMode;
 use super::cache;
 use super::compile;
 use super::diagnostics;
 use super::fission::{Fission, Outcome, split};
 use super::kernels::{KernelInfo, analyse};
 use super::lex::lex;
+use super::native::{Code, Fibers, Native};
 use super::places::{self, Place};
 use super::rewrite::{Rewritten, rewrite};
 use super::stored;
 use super::strict;
 use super::toolchain::{Flavor, Toolchain};
-use super::{Entry, LaunchMode};
 use crate::Result;
 use crate::error::err;
 use crate::profile::{self, Category};
 
-/// One MSL source, checked and analysed. Its kernels compile one by one, when asked for.
+/// One MSL source, checked and analysed. Its kernels compile one by one, when asked for. Clones are
+/// the same module.
+#[derive(Debug, Clone)]
+pub struct Module(Arc<Parsed>);
+
 #[derive(Debug)]
-pub struct Module {
+struct Parsed {
     source: String,
     toolchain: Arc<Toolchain>,
     /// Key of this source in the cache.
@@ -59,12 +64,13 @@ impl Module {
             }
         }
         let toolchain = toolchain.clone();
-        Ok(Module { source: source.to_string(), toolchain, key, kernels, translated })
+        let source = source.to_string();
+        Ok(Module(Arc::new(Parsed { source, toolchain, key, kernels, translated })))
     }
 
     /// Its kernels, in source order.
     pub fn kernels(&self) -> &[KernelInfo] {
-        &self.kernels
+        &self.0.kernels
     }
 
     /// Compiles and loads one kernel, from the cache if it was compiled before.
@@ -73,54 +79,95 @@ impl Module {
     /// [`Error::NotFound`](crate::Error::NotFound), listing the names there are;
     /// [`Error::ShaderCompile`](crate::Error::ShaderCompile) with MSL lines.
     pub fn compile(&self, kernel: &str) -> Result<Native> {
-        let Some(info) = self.kernels.iter().find(|k| k.name == kernel) else {
-            let names: Vec<_> = self.kernels.iter().map(|k| k.name.as_str()).collect();
+        let Some(info) = self.kernels().iter().find(|k| k.name == kernel) else {
+            let names: Vec<_> = self.kernels().iter().map(|k| k.name.as_str()).collect();
             return Err(err!(
                 NotFound,
                 "the shader has no kernel {kernel:?}; it has: {}",
                 if names.is_empty() { "none".to_string() } else { names.join(", ") }
             ));
         };
+        let mut native = self.0.compile(info, true)?;
+        if let Code::Loops(_, fibers) = &mut native.code {
+            *fibers = Some(Fibers::new(self.clone(), kernel));
+        }
+        Ok(native)
+    }
+
+    /// The same for fibers alone.
+    pub(super) fn compile_for_fibers(&self, kernel: &str) -> Result<Native> {
+        let info = self.kernels().iter().find(|k| k.name == kernel);
+        let lost = || err!(Internal, "the kernel {kernel:?} is no longer in its shader");
+        self.0.compile(info.ok_or_else(lost)?, false)
+    }
+
+    /// Where an instruction of one of its kernels stands in the source, with the text of that
+    /// line; `address` is the one behind it, in bytes from the start of the kernel's library.
+    /// `None` if it is not of the shader, or was not compiled for the checked mode.
+    pub fn place(&self, native: &Native, address: u32) -> Option<(Place, &str)> {
+        self.0.place(native, address)
+    }
+}
+
+impl Parsed {
+    /// Compiles and loads a kernel; with `loops` as such, if it can be.
+    fn compile(&self, info: &KernelInfo, loops: bool) -> Result<Native> {
         let mut span = profile::span(Category::Compile, "load a cached kernel");
         let cache = self.toolchain.cache();
-        let key = cache::key(&[self.key.as_bytes(), kernel.as_bytes()]);
+        let form: &[u8] = if loops { b"" } else { b"fibers" };
+        let key = cache::key(&[self.key.as_bytes(), info.name.as_bytes(), form]);
         let name = format!("{key}.kernel");
-        let known = cache.read_text(&name).and_then(|digest| cache.library(&key, digest.trim()));
-        let load = |path: &Path| self.load(path, info.mode);
-        if let Some(native) = known.and_then(|path| load(&path).ok()) {
-            return Ok(native);
+        let load = |path: &Path, fallback: &str| self.load(path, info.mode, fallback);
+        if let Some(text) = cache.read_text(&name) {
+            let (digest, fallback) = text.split_once('\n').unwrap_or((&text, ""));
+            let known = cache.library(&key, digest);
+            if let Some(native) = known.and_then(|path| load(&path, fallback).ok()) {
+                return Ok(native);
+            }
         }
         span.rename("compile a kernel");
         let scratch = cache.scratch()?;
         let made = scratch.path().join("kernel.so");
-        self.compile_into(info, &made)?;
+        let fallback = self.compile_into(info, loops, &made)?.unwrap_or_default();
         match cache.keep_library(&key, &made) {
             Some((path, digest)) => {
-                let native = load(&path)?;
-                cache.write_text(&name, &digest);
+                let native = load(&path, &fallback)?;
+                cache.write_text(&name, &format!("{digest}\n{fallback}"));
                 Ok(native)
             }
             // The file may go once it is loaded.
-            None => load(&made),
+            None => load(&made, &fallback),
         }
     }
 
-    /// Compiles a kernel into a library: as loops if it can be, else for fibers.
-    fn compile_into(&self, info: &KernelInfo, target: &Path) -> Result<()> {
+    /// Compiles a kernel into a library: as loops if it is to be and can be, else for fibers. What
+    /// the compiler has against its loops, if that is why.
+    fn compile_into(
+        &self,
+        info: &KernelInfo,
+        loops: bool,
+        target: &Path,
+    ) -> Result<Option<String>> {
         let translated = self.translated()?;
         let compile = |fission| {
             let shader = &translated.shader;
             compile::compile(&self.source, shader, fission, info, &self.toolchain, target)
         };
-        let index = self.kernels.iter().position(|k| k.name == info.name);
+        let index = self.kernels.iter().position(|k| k.name == info.name).filter(|_| loops);
         let fission = index.and_then(|i| translated.fissions.get(i)?.as_ref());
         // A type that does not go with loops is left to fibers; so is a shader with errors, whose
         // messages then speak of nothing but the shader.
-        if fission.is_some() && compile(fission).is_ok() { Ok(()) } else { compile(None) }
+        let loops = fission.map(|fission| compile(Some(fission)));
+        match loops {
+            Some(Ok(())) => Ok(None),
+            None => compile(None).map(|()| None),
+            Some(Err(why)) => compile(None).map(|()| Some(why.to_string())),
+        }
     }
 
-    fn load(&self, path: &Path, mode: LaunchMode) -> Result<Native> {
+    fn load(&self, path: &Path, mode: LaunchMode, fallback: &str) -> Result<Native> {
         let mut native = compile::load(path, mode)?;
+        native.fallback = (!fallback.is_empty()).then(|| fallback.to_owned());
         if self.toolchain.checked() {
             let unreadable = |e| err!(System, "cannot read {}: {e}", path.display());
             native.file = Some(std::fs::read(path).map_err(unreadable)?);
@@ -128,10 +175,7 @@ impl Module {
         Ok(native)
     }
 
-    /// Where an instruction of one of its kernels stands in the source, with the text of that
-    /// line; `address` is the one behind it, in bytes from the start of the kernel's library.
-    /// `None` if it is not of the shader, or was not compiled for the checked mode.
-    pub fn place(&self, native: &Native, address: u32) -> Option<(Place, &str)> {
+    fn place(&self, native: &Native, address: u32) -> Option<(Place, &str)> {
         let mut place = places::find(native.file.as_ref()?, address)?;
         place.column = match self.translated() {
             Ok(made) if place.column > 0 => made.shader.source_column(place.line, place.column),
@@ -189,24 +233,6 @@ fn fission(shader: &str, kernel: &mut KernelInfo, toolchain: &Toolchain) -> Opti
             None
         }
     }
-}
-
-/// One compiled kernel. Keeps its code loaded; dropping it unloads the code, so it must outlive
-/// every call of `entry`.
-#[derive(Debug)]
-pub struct Native {
-    /// The code.
-    pub entry: Entry,
-    /// How to call it.
-    pub mode: LaunchMode,
-    /// Whether it runs as loops over the threads of a threadgroup, where the launch allows it.
-    pub loops: bool,
-    /// Bytes of threadgroup memory that the kernel declares itself.
-    pub static_threadgroup_memory: u32,
-    #[expect(dead_code, reason = "held so that the code stays loaded")]
-    pub(super) library: compile::Library,
-    /// The library's file with its debug information; only in the checked mode.
-    pub(super) file: Option<Vec<u8>>,
 }
 
 /// Compiles several kernels at once, on at most `threads` threads; results in the order of the

@@ -1,6 +1,7 @@
 //! `--suite host`: kernels in the shape of generated code against PyTorch's eager operators on
 //! as many threads, and whole models.
 
+mod exported;
 mod models;
 mod row;
 mod shader;

@@ -1,5 +1,6 @@
 //! Whole models: a run against PyTorch, and loads.
 
+use super::exported;
 use crate::rows::{Measurement, load, measurement, model};
 
 /// A model with ten kernels.
@@ -14,6 +15,10 @@ pub fn all() -> Vec<Measurement> {
     vec![
         measurement("tiny_llama", |bench| model::measure(bench, "tiny_llama", 1.0)),
         measurement("cnn", |bench| model::measure(bench, "cnn", 1.0)),
+        measurement("perceptron", |bench| exported::measure(bench, "perceptron", &[1, 1024], 1.0)),
+        measurement("transformer", |bench| {
+            exported::measure(bench, "transformer", &[1, 128, 256], 1.0)
+        }),
         Measurement {
             name: "load".into(),
             measure: Box::new(|_| {

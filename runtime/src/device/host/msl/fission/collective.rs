@@ -59,6 +59,11 @@ impl Kind {
     }
 }
 
+/// Whether a function of `c10::metal` is such an operation.
+pub(super) fn is_operation(name: &str) -> bool {
+    Kind::of(name).is_some()
+}
+
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Collective<'a, 's> {

@@ -11,6 +11,7 @@ use super::super::kernels::KernelInfo;
 use super::Refusal;
 use super::analyse::{Analysis, Step, Work, is_cheap_function};
 use super::collective::{Collective, Kind};
+use super::definitions::{Definition, definitions};
 use super::emit::{buffers, builtin, checks, keepers, without_cast};
 use super::gather::{gathering_statement, index_type, kept, taken};
 use super::loops::{Gathered, Loop};
@@ -165,43 +166,29 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
         used: impl Iterator<Item = &'s str>,
         own: &HashSet<&'s str>,
     ) -> Result<String, Refusal> {
-        let mut code: Vec<(usize, String)> = Vec::new();
-        let mut seen = own.clone();
-        let mut todo: Vec<&'s str> = used.collect();
-        while let Some(name) = todo.pop() {
-            if !seen.insert(name) {
-                continue;
-            }
-            if let Some(of) = self.analysis.builtins.by_name.get(name) {
-                code.push((0, builtin(self.kernel, name, of, "msl_at(msl_thread, msl_lane)")));
-                continue;
-            }
+        let first = |name: &str| {
             if self.is_threadgroup(name) {
-                code.push((
-                    0,
-                    format!(
-                        "const msl::fission::Column<msl::fission::element<\
-                         decltype(msl_memory_{name})>> {name}{{msl_memory_{name} + msl_lane}};"
-                    ),
+                return Some(format!(
+                    "const msl::fission::Column<msl::fission::element<\
+                     decltype(msl_memory_{name})>> {name}{{msl_memory_{name} + msl_lane}};"
                 ));
-                continue;
             }
-            let Some(variable) = self.analysis.variables.get(name) else { continue };
-            let order = variable.order + 1;
+            let of = self.analysis.builtins.by_name.get(name)?;
+            Some(builtin(self.kernel, name, of, "msl_at(msl_thread, msl_lane)"))
+        };
+        definitions(self.analysis, used, own, first, |name, variable| {
             if self.shared.contains(name) {
-                code.push((order, format!("const auto {name} = msl_shared_{name}[msl_lane];")));
-            } else if variable.cheap || self.is_index(name) {
-                code.push((order, variable.work.code()));
-                todo.extend(names(variable.work.tokens));
-            } else if let Some(place) = self.kept.get(name) {
-                let at = "[msl_thread * msl::fission::columns + msl_lane]";
-                code.push((order, format!("auto {name} = {place}{at};")));
-            } else {
-                return Err(Refusal::new(format!("{name} is used before it is computed")));
+                return Definition::Kept(format!(
+                    "const auto {name} = msl_shared_{name}[msl_lane];"
+                ));
             }
-        }
-        code.sort();
-        Ok(code.into_iter().map(|(_, c)| c).collect::<Vec<_>>().join(" "))
+            if variable.cheap || self.is_index(name) {
+                return Definition::Again;
+            }
+            let at = "[msl_thread * msl::fission::columns + msl_lane]";
+            let kept = self.kept.get(name).map(|place| format!("auto {name} = {place}{at};"));
+            kept.map_or(Definition::Lost, Definition::Kept)
+        })
     }
 
     /// As the phase of rows, for all threads of all groups.

@@ -9,6 +9,7 @@ use super::analyse::{Analysis, Step, Work};
 use super::builtins::Builtin;
 use super::collective::{Collective, Kind};
 use super::columns::columns;
+use super::definitions::{Definition, definitions};
 use super::gather;
 use super::reuse::Reuse;
 use super::statement::{Tokens, names, text};
@@ -28,8 +29,18 @@ pub(super) fn emit(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> Result<F
         Err(_) => (Shape::Rows, "MSL_ROWS_ENTRY"),
     };
     let (size, builtins) = (analysis.size.unwrap_or(0), &analysis.builtins);
-    let entry = format!("{entry}({}, {size}, {}", builtins.axis, builtins.one_group);
-    Ok(Fission { code, entry, shape })
+    let held = threadgroup_bytes(analysis);
+    _ = writeln!(code, "{entry}({}, {size}, {}, ({held}))", builtins.axis, builtins.one_group);
+    Ok(Fission { code, shape })
+}
+
+/// The bytes of the threadgroup variables, each in steps of 16 as on fibers (`threadgroup.h`).
+fn threadgroup_bytes(analysis: &Analysis<'_, '_>) -> String {
+    let size = |t: &super::statement::Threadgroup<'_, '_>| {
+        format!("(sizeof({} {}) + 15) / 16 * 16", text(t.ty), text(t.dimensions))
+    };
+    let all: Vec<_> = analysis.threadgroup.iter().map(size).collect();
+    if all.is_empty() { "0".to_owned() } else { all.join(" + ") }
 }
 
 /// What declares the parameters that are the same for all groups.
@@ -66,6 +77,14 @@ struct Emitter<'k, 'a, 's> {
     reuse: Reuse,
     /// The number of the loop in whose lanes a variable is gathered.
     lanes: HashMap<&'s str, usize>,
+}
+
+/// What the threads of a phase add up.
+struct Sum<'a, 's> {
+    /// Its name in `fission.h`.
+    operator: &'static str,
+    element: String,
+    value: Tokens<'a, 's>,
 }
 
 impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
@@ -160,48 +179,46 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         used: impl Iterator<Item = &'s str>,
         own: &HashSet<&'s str>,
     ) -> Result<String, Refusal> {
-        let mut code: Vec<(usize, String)> = Vec::new();
-        let mut seen = own.clone();
-        let mut todo: Vec<&'s str> = used.collect();
-        while let Some(name) = todo.pop() {
-            if !seen.insert(name) {
-                continue;
+        let first = |name: &str| {
+            let of = self.analysis.builtins.by_name.get(name)?;
+            Some(builtin(self.kernel, name, of, "msl_at(msl_thread)"))
+        };
+        definitions(self.analysis, used, own, first, |name, variable| {
+            match (variable.varies, variable.cheap, self.kept.get(name)) {
+                (false, ..) => Definition::There,
+                (true, true, _) => Definition::Again,
+                (true, false, Some(place)) => {
+                    Definition::Kept(format!("auto {name} = {place}[msl_thread];"))
+                }
+                (true, false, None) => Definition::Lost,
             }
-            if let Some(of) = self.analysis.builtins.by_name.get(name) {
-                code.push((0, builtin(self.kernel, name, of, "msl_at(msl_thread)")));
-                continue;
-            }
-            let Some(variable) = self.analysis.variables.get(name) else { continue };
-            if !variable.varies {
-                continue;
-            }
-            let order = variable.order + 1;
-            if variable.cheap {
-                code.push((order, variable.work.code()));
-                todo.extend(names(variable.work.tokens));
-            } else if let Some(place) = self.kept.get(name) {
-                code.push((order, format!("auto {name} = {place}[msl_thread];")));
-            } else {
-                return Err(Refusal::new(format!("{name} is used before it is computed")));
-            }
-        }
-        code.sort();
-        Ok(code.into_iter().map(|(_, c)| c).collect::<Vec<_>>().join(" "))
+        })
     }
 
     /// Closes the phase before step `next`, if there is something to do for it: all threads do
     /// what is pending, and keep what a later step uses and the values `extra`, whose arrays are
     /// given back.
     fn phase(&mut self, next: usize, extra: &[Tokens<'a, 's>]) -> Result<Vec<String>, Refusal> {
+        self.summing_phase(next, extra, None)
+    }
+
+    /// As `phase`, and adds up a value of all threads.
+    fn summing_phase(
+        &mut self,
+        next: usize,
+        extra: &[Tokens<'a, 's>],
+        sum: Option<Sum<'a, 's>>,
+    ) -> Result<Vec<String>, Refusal> {
         let parts = keepers(self.analysis, std::mem::take(&mut self.pending), next);
-        if parts.pending.is_empty() && extra.is_empty() {
+        if parts.pending.is_empty() && extra.is_empty() && sum.is_none() {
             return Ok(Vec::new());
         }
-        let used = parts.used().chain(extra.iter().flat_map(|e| names(e)));
+        let summed = sum.iter().flat_map(|s| names(s.value));
+        let used = parts.used().chain(extra.iter().flat_map(|e| names(e))).chain(summed);
         let definitions = self.definitions(used, &parts.own)?;
         let values = parts.values(extra);
         let body: Vec<_> = parts.pending.iter().map(|w| w.code()).collect();
-        let phase = self.write_phase(&definitions, &body, &values);
+        let phase = self.write_phase(&definitions, &body, &values, sum);
         let array = |at: usize| format!("msl::fission::array<{at}>(msl_kept{phase})");
         for (at, name) in parts.keep.iter().enumerate() {
             self.kept.insert(name, array(at));
@@ -209,28 +226,64 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         Ok((parts.keep.len()..values.len()).map(array).collect())
     }
 
-    fn write_phase(&mut self, definitions: &str, body: &[String], values: &[String]) -> usize {
+    fn write_phase(
+        &mut self,
+        definitions: &str,
+        body: &[String],
+        values: &[String],
+        sum: Option<Sum<'a, 's>>,
+    ) -> usize {
         let phase = self.phases;
+        let (mut parameter, mut argument) = (String::new(), String::new());
+        if let Some(Sum { operator, element, .. }) = &sum {
+            self.line(&format!(
+                "{element} msl_sum{phase} = msl::fission::{operator}::nothing<{element}>();"
+            ));
+            parameter = format!(", {element}& msl_sum");
+            argument = format!(", msl_sum{phase}");
+        }
         self.phases += 1;
         let memory = if phase == 0 { "0".to_owned() } else { format!("msl_end{}", phase - 1) };
         self.line(&format!(
-            "auto msl_phase{phase} = [&](const uint msl_thread) MSL_ALWAYS_INLINE {{"
+            "auto msl_phase{phase} = [&](const uint msl_thread{parameter}) MSL_ALWAYS_INLINE {{"
         ));
         self.line(&format!("  {definitions}"));
         for statement in body {
             self.line(&format!("  {statement}"));
         }
+        if let Some(Sum { operator, element, value }) = sum {
+            self.line(&format!(
+                "  msl_sum = msl::fission::{operator}::apply<{element}>(msl_sum, {element}({}));",
+                text(value)
+            ));
+        }
         self.line(&format!("  return msl::fission::pack({}); }};", values.join(", ")));
         self.line(&format!(
-            "using msl_Kept{phase} = msl::fission::Kept<decltype(msl_phase{phase}(0u)), msl_most>;"
+            "using msl_Kept{phase} = msl::fission::Kept<decltype(msl_phase{phase}(0u{argument})), msl_most>;"
         ));
         self.line(&format!("constexpr ulong msl_end{phase} = {memory} + sizeof(msl_Kept{phase}); static_assert(msl_end{phase} <= msl::fission::elements_offset);"));
         self.line(&format!(
             "msl_Kept{phase}& msl_kept{phase} = *(msl_Kept{phase}*)(msl_memory + {memory});"
         ));
         self.line("MSL_PHASE for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++)");
-        self.line(&format!("  msl_kept{phase}.set(msl_thread, msl_phase{phase}(msl_thread));"));
+        self.line(&format!(
+            "  msl_kept{phase}.set(msl_thread, msl_phase{phase}(msl_thread{argument}));"
+        ));
         phase
+    }
+
+    /// What a sum or product adds up, if the compiler can do that while the values are computed.
+    fn sum(&self, collective: &Collective<'a, 's>) -> Option<Sum<'a, 's>> {
+        let memory = *collective.memory.first()?;
+        let held = self.analysis.threadgroup.iter().find(|t| t.name == memory)?;
+        let [value] = collective.values[..] else { return None };
+        let fits = matches!(collective.kind, Kind::Sum | Kind::Product)
+            && gather::is_summed(&text(held.ty));
+        fits.then(|| Sum {
+            operator: collective.kind.operator(),
+            element: text(held.ty),
+            value: without_cast(self.analysis, value, memory),
+        })
     }
 
     fn collective(&mut self, at: usize, collective: &Collective<'a, 's>) -> Result<(), Refusal> {
@@ -238,9 +291,16 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         let values = collective.values.iter().flat_map(|v| names(v));
         let mut used = collective.memory.iter().copied().chain(values);
         if let Some(number) = used.find_map(|n| self.lanes.get(n)) {
-            let call = gather::together(self.analysis, collective, *number);
+            let value = gather::together(self.analysis, collective, *number);
             let (ty, name) = (text(collective.result.ty), collective.result.name);
-            self.line(&format!("{ty} {name} = msl::fission::{call};"));
+            self.line(&format!("{ty} {name} = {value};"));
+            return Ok(());
+        }
+        if let Some(sum) = self.sum(collective) {
+            let phase = self.phases;
+            self.summing_phase(at, &[], Some(sum))?;
+            let (ty, name) = (text(collective.result.ty), collective.result.name);
+            self.line(&format!("{ty} {name} = msl_sum{phase};"));
             return Ok(());
         }
         let is_kept = |tokens: &Tokens<'a, 's>| {

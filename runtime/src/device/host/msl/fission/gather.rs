@@ -52,25 +52,32 @@ pub(super) fn rows(
 ) -> String {
     let mut out = String::new();
     let mut lanes = String::new();
+    let in_sums = is_in_sums(analysis, of);
+    let mut sums = String::new();
     for gathered in &of.gathered {
+        if in_sums {
+            out.push_str(&start_sum(analysis, gathered, &mut sums));
+            continue;
+        }
         out.push_str(&start(analysis, of, gathered));
         for name in held_in_lanes(gathered) {
             _ = write!(lanes, "auto& {name} = msl_lanes_{name}[msl_lane]; ");
         }
     }
     let (ty, linear) = (index_type(of), of.linear.name);
+    let block = if in_sums { "msl::fission::elements" } else { "msl::fission::lanes" };
     _ = writeln!(
         out,
         "  for (long msl_block = 0; msl_block < msl_total{number}; \
-         msl_block += msl::fission::lanes) {{\n  \
-         const uint msl_filled = msl::fission::filled(msl_total{number} - msl_block);\n  \
-         MSL_PHASE for (uint msl_lane = 0; msl_lane < msl_filled; msl_lane++) {{\n    \
+         msl_block += {block}) {{\n  \
+         const uint msl_filled = msl::fission::filled<{block}>(msl_total{number} - msl_block);\n  \
+         {sums}\n  MSL_PHASE for (uint msl_lane = 0; msl_lane < msl_filled; msl_lane++) {{\n    \
          const {ty} {linear} = ({ty})((int)msl_block + (int)msl_lane); {lanes}"
     );
     for (at, statement) in of.body.iter().enumerate() {
         let code = match reuse.takes.get(&(number, at)) {
             Some(array) => taken(statement, *array, of.linear.name),
-            None => body_statement(of, at, statement),
+            None => body_statement(of, at, statement, in_sums),
         };
         _ = writeln!(out, "    {code}");
         if let Some(array) = reuse.keeps.get(&(number, at)) {
@@ -81,6 +88,9 @@ pub(super) fn rows(
     for gathered in &of.gathered {
         if let Gathered::Welford { memory, of_numbers: true, .. } = gathered {
             _ = writeln!(out, "  msl_of_{memory}.add(msl_filled);");
+        }
+        if in_sums {
+            out.push_str(&finish_sum(gathered));
         }
     }
     out.push_str("  }\n");
@@ -94,9 +104,19 @@ pub(super) fn index_type(of: &Loop<'_, '_>) -> String {
 }
 
 /// A statement of the body; what gathers something, in its lane.
-fn body_statement(of: &Loop<'_, '_>, at: usize, statement: Tokens<'_, '_>) -> String {
+fn body_statement(
+    of: &Loop<'_, '_>,
+    at: usize,
+    statement: Tokens<'_, '_>,
+    in_sums: bool,
+) -> String {
     match of.gathered.iter().find(|g| g.at() == at) {
         None => text(statement),
+        Some(Gathered::Value { name, kind, operand, .. }) if in_sums => {
+            let (operator, operand) = (kind.operator(), text(operand));
+            let ty = format!("decltype({name} + ({operand}))");
+            format!("{name} = msl::fission::{operator}::apply<{ty}>({name}, {operand});")
+        }
         Some(Gathered::Welford { memory, operand, of_numbers: true, .. }) => {
             format!("msl_of_{memory}.values[msl_lane] = (float)({});", text(operand))
         }
@@ -161,6 +181,51 @@ pub(super) fn taken(statement: Tokens<'_, '_>, array: usize, element: &str) -> S
     )
 }
 
+/// Whether all that a loop gathers are sums and products of numbers that the compiler can add up in
+/// an order of its own, without lanes in memory.
+fn is_in_sums(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>) -> bool {
+    of.gathered.iter().all(|gathered| match gathered {
+        Gathered::Value { name, kind: Kind::Sum | Kind::Product, .. } => {
+            let declaration = analysis.variables.get(name).and_then(|v| v.work.declares);
+            declaration.is_some_and(|d| is_summed(&text(d.ty)))
+        }
+        _ => false,
+    })
+}
+
+/// Whether sums of this type are sums for the compiler; those of half and bfloat are rounded.
+pub(super) fn is_summed(ty: &str) -> bool {
+    matches!(ty, "float" | "int" | "uint" | "long" | "ulong")
+}
+
+/// Declares the sum of all blocks; what declares that of one goes to `sums`.
+fn start_sum(
+    analysis: &Analysis<'_, '_>,
+    gathered: &Gathered<'_, '_>,
+    sums: &mut String,
+) -> String {
+    let mut out = String::new();
+    for name in gathered.names() {
+        let declaration = analysis.variables.get(name).and_then(|v| v.work.declares);
+        let Some(Declaration { ty, init, .. }) = declaration else { continue };
+        let (ty, init) = (text(ty), text(init));
+        _ = writeln!(out, "  {ty} msl_sum_{name} = {ty}({init});");
+        _ = write!(sums, "{ty} {name} = {ty}({init}); ");
+    }
+    out
+}
+
+/// Adds the sum of a block.
+fn finish_sum(gathered: &Gathered<'_, '_>) -> String {
+    match gathered {
+        Gathered::Value { name, kind, .. } => format!(
+            "  msl_sum_{name} = msl::fission::{}::apply(msl_sum_{name}, {name});\n",
+            kind.operator()
+        ),
+        _ => String::new(),
+    }
+}
+
 fn held_in_lanes<'s>(gathered: &Gathered<'_, 's>) -> Vec<&'s str> {
     match gathered {
         Gathered::Welford { .. } => Vec::new(),
@@ -190,7 +255,7 @@ fn start(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>, gathered: &Gathered<'_,
     out
 }
 
-/// The call that brings together what loop `number` has gathered.
+/// The value that brings together what loop `number` has gathered.
 pub(super) fn together(
     analysis: &Analysis<'_, '_>,
     collective: &Collective<'_, '_>,
@@ -205,21 +270,26 @@ pub(super) fn together(
         names.contains(&memory)
             || collective.values.iter().any(|v| v.iter().any(|t| names.contains(&t.text)))
     });
+    if let Some(Gathered::Value { name, .. }) = held
+        && analysis.loops().nth(number).is_some_and(|of| is_in_sums(analysis, of))
+    {
+        return format!("{element}(msl_sum_{name})");
+    }
     match (collective.kind, held) {
         (Kind::Welford | Kind::WelfordCombine, _) | (_, None) => {
-            format!("together(msl_of_{memory}, msl_width{number})")
+            format!("msl::fission::together(msl_of_{memory}, msl_width{number})")
         }
         (Kind::ArgMax | Kind::ArgMin, Some(held)) => {
             let names = held.names();
             format!(
-                "least_place_of<msl::fission::{operator}, {element}, \
+                "msl::fission::least_place_of<msl::fission::{operator}, {element}, \
                  msl::fission::element<decltype({})>>(msl_lanes_{}, msl_lanes_{}, \
                  msl_width{number})",
                 collective.memory[1], names[0], names[1]
             )
         }
         (_, Some(held)) => format!(
-            "reduce<msl::fission::{operator}, {element}>(msl_lanes_{}, msl_width{number})",
+            "msl::fission::reduce<msl::fission::{operator}, {element}>(msl_lanes_{}, msl_width{number})",
             held.names()[0]
         ),
     }

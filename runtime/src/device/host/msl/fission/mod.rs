@@ -7,7 +7,8 @@
 //! the array of its operands. That is one of the orders in which the threads of a GPU may run, at
 //! a hundredth of the cost of fibers.
 //!
-//! 1. [`statement`] takes the body apart, [`effects`] tells what each statement writes and reads.
+//! 1. [`statement`] takes the body apart, [`hoist`] what it does at once in several steps,
+//!    [`effects`] tells what each statement writes and reads.
 //! 2. [`analyse`] makes a list of steps of it, or says why not.
 //! 3. Loops over more elements than there are threads ([`loops`]) become one loop over all of them
 //!    where [`gathering`] allows it; costly values of elements are kept for later ones ([`reuse`]).
@@ -27,10 +28,12 @@ mod analyse;
 mod builtins;
 mod collective;
 mod columns;
+mod definitions;
 mod effects;
 mod emit;
 mod gather;
 mod gathering;
+mod hoist;
 mod loops;
 mod pays;
 mod reuse;
@@ -75,10 +78,8 @@ pub enum Outcome {
 /// A kernel as loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fission {
-    /// C++ to stand behind the shader: the function of one threadgroup, and that of some.
+    /// C++ to stand behind the shader: the function of one threadgroup, that of some, and `loops`.
     pub code: String,
-    /// The start of the entry: which one, and the launches that it is for.
-    pub entry: String,
     pub shape: Shape,
 }
 
@@ -91,14 +92,26 @@ pub(crate) fn split(text: &str, kernel: &KernelInfo) -> Result<Fission, Refusal>
         return Err(Refusal::new("a template, or in a namespace"));
     }
     let tokens = lex(text).map_err(|d| Refusal::new(d.message))?;
-    let (parameters, body) = definition(&tokens, &kernel.function)
-        .ok_or_else(|| Refusal::new("its definition is not found"))?;
+    let (_, body) = definition(&tokens, &kernel.function).ok_or_else(undefined)?;
+    let Some(simpler) = hoist::hoist(body)? else { return split_tokens(&tokens, kernel) };
+    let (Some(first), Some(last)) = (body.first(), body.last()) else { return Err(undefined()) };
+    let text = [&text[..first.offset], &simpler, &text[last.end()..]].concat();
+    let tokens = lex(&text).map_err(|d| Refusal::new(d.message))?;
+    split_tokens(&tokens, kernel)
+}
+
+fn undefined() -> Refusal {
+    Refusal::new("its definition is not found")
+}
+
+fn split_tokens(tokens: &[Token<'_>], kernel: &KernelInfo) -> Result<Fission, Refusal> {
+    let (parameters, body) = definition(tokens, &kernel.function).ok_or_else(undefined)?;
     let own = |t: &Token<'_>| t.text.starts_with("msl_");
     if body.iter().chain(parameters).any(own) {
         return Err(Refusal::new("a name that starts with msl_"));
     }
     let builtins = builtins::Builtins::new(kernel, parameters)?;
-    let synchronising = super::waiting::synchronising_names(&tokens);
+    let synchronising = super::waiting::synchronising_names(tokens);
     let analysis = analyse::Analysis::new(kernel, builtins, body, &synchronising)?;
     emit::emit(kernel, &analysis)
 }

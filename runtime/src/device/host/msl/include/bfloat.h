@@ -28,13 +28,15 @@ using bfloat_result =
 template <class T, class R>
 using if_bfloat_operand = metal::enable_if_t<bfloat_mix<T>::valid, R>;
 
-// The bfloat nearest to a float, ties to even; NaN stays NaN.
+// The bfloat nearest to a float, ties to even; NaN stays NaN. Written so that the compiler sees
+// that what was a bfloat before stays as it is: none of the sums then reaches the upper half.
 MSL_INLINE constexpr ushort bfloat_bits(float value) {
-  uint bits = __builtin_bit_cast(uint, value);
-  uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-  uint quiet = (bits >> 16) | 0x40;
-  bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  return (ushort)(nan ? quiet : rounded);
+  const uint bits = __builtin_bit_cast(uint, value);
+  const uint rounded = bits + (0x7fffu + ((bits >> 16) & 1));
+  // A bit of the lower half is carried into the upper one, lest the NaN become an infinity.
+  const uint still_nan = bits | (bits + 0xffffu);
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return (ushort)((nan ? still_nan : rounded) >> 16);
 }
 
 }  // namespace msl

@@ -7,8 +7,9 @@
 #include "collective.h"
 
 #define MSL_ALWAYS_INLINE __attribute__((always_inline))
-// In front of the loop over the threads: they are independent between two waits.
-#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
+// In front of a loop over threads: they are independent between two waits. A short one, once
+// unrolled, would no longer become vectors.
+#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable) unroll(disable)")
 
 namespace msl {
 namespace fission {
@@ -73,16 +74,29 @@ MSL_INLINE auto& array(K& kept) {
 }
 
 // --- operators, on numbers and on vectors of them
+//
+// Threads add and multiply in any order, so the compiler may choose one that makes vectors:
+// `nothing` is what such a sum starts with.
 
 struct Add {
   static constexpr bool chooses = false;  // whether the result is one of the operands
   template <class T>
-  static MSL_INLINE T apply(T a, T b) { return T(a + b); }
+  static MSL_INLINE T apply(T a, T b) {
+#pragma clang fp reassociate(on)
+    return T(a + b);
+  }
+  template <class T>
+  static MSL_INLINE constexpr T nothing() { return T(-0.0f); }
 };
 struct Multiply {
   static constexpr bool chooses = false;
   template <class T>
-  static MSL_INLINE T apply(T a, T b) { return T(a * b); }
+  static MSL_INLINE T apply(T a, T b) {
+#pragma clang fp reassociate(on)
+    return T(a * b);
+  }
+  template <class T>
+  static MSL_INLINE constexpr T nothing() { return T(1.0f); }
 };
 // NaN wins, as in PyTorch.
 struct Greatest {
@@ -153,9 +167,19 @@ MSL_INLINE R reduce(const T (&values)[Most], uint count) {
     return R(reduce_same<Op>(values, count));
   } else {
     alignas(64) Via converted[Most];
-    for (uint i = 0; i < count; i++) converted[i] = Via(R(values[i]));
+MSL_PHASE for (uint i = 0; i < count; i++) converted[i] = Via(R(values[i]));
     return R(reduce_same<Op>(converted, count));
   }
+}
+
+// Takes a value and its place instead of those so far if the value is better: the first of equals
+// stays, and so does the first NaN.
+template <class Op, class T, class I>
+MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
+  bool better = Op::better(value, best);
+  if constexpr (!metal::is_integral_v<T>) better |= value != value && best == best;
+  best = better ? value : best;
+  place = better ? at : place;
 }
 
 // The entry of `places` beside the greatest (or least) value, the first of equals; that beside
@@ -167,12 +191,12 @@ MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint cou
   uint first = count - 1;
   if constexpr (metal::is_floating_point_v<T>) {
     if (best != best) {
-      for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
+MSL_PHASE for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
       return places[first];
     }
   }
   uint least = count;
-  for (uint i = 0; i < count; i++) {
+MSL_PHASE for (uint i = 0; i < count; i++) {
     const uint place = values[i] == best ? i : count;
     least = place < least ? place : least;
   }
@@ -184,9 +208,9 @@ MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint cou
 template <class T, uint Most>
 MSL_INLINE metal::float3 welford(const T (&values)[Most], uint count) {
   alignas(64) float distance[Most];
-  for (uint i = 0; i < count; i++) distance[i] = (float)values[i];
+MSL_PHASE for (uint i = 0; i < count; i++) distance[i] = (float)values[i];
   const float mean = reduce_same<Add, float>(distance, count) / (float)count;
-  for (uint i = 0; i < count; i++) {
+MSL_PHASE for (uint i = 0; i < count; i++) {
     const float d = (float)values[i] - mean;
     distance[i] = d * d;
   }
@@ -214,7 +238,8 @@ MSL_INLINE metal::float3 welford_combine(const metal::float3 (&sets)[Most], uint
 
 // --- loops over the elements that the threads of a group share
 
-constexpr uint lanes = 256;  // of a block
+constexpr uint lanes = 256;       // of a block, where something is gathered in lanes
+constexpr uint elements = 4096;  // of a block that has none
 constexpr long unbounded = 0x7fffffffffffffffl;
 
 // How often a loop `for (auto c = 0; c < n; ++c)` runs.
@@ -235,8 +260,9 @@ MSL_INLINE long strided(long trips, long bound, uint threads) {
 }
 // Lanes that are used for so many elements.
 MSL_INLINE uint width(long total) { return total < 1 ? 1 : total < lanes ? (uint)total : lanes; }
-// Those of a block with so many elements left.
-MSL_INLINE uint filled(long left) { return left < lanes ? (uint)left : lanes; }
+// Elements of a block with so many left.
+template <uint Block>
+MSL_INLINE uint filled(long left) { return left < Block ? (uint)left : Block; }
 
 template <class T, uint Count>
 MSL_INLINE void fill(T (&values)[Count], T value) {
@@ -263,16 +289,6 @@ MSL_INLINE bool overlap(const Launch* l, uint a, uint b, bool may_be_same) {
   return start_a < start_b + l->sizes[b] && start_b < start_a + l->sizes[a];
 }
 
-// Takes a value and its place instead of those so far if the value is better: the first of equals
-// stays, and so does the first NaN.
-template <class Op, class T, class I>
-MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
-  bool better = Op::better(value, best);
-  if constexpr (!metal::is_integral_v<T>) better |= value != value && best == best;
-  best = better ? value : best;
-  place = better ? at : place;
-}
-
 // As `place_of`, but of equals the one with the least place: lanes are not in the order of places.
 template <class Op, class R, class P, class T, class I, uint Most>
 MSL_INLINE P least_place_of(const T (&values)[Most], const I (&places)[Most], uint count) {
@@ -280,7 +296,7 @@ MSL_INLINE P least_place_of(const T (&values)[Most], const I (&places)[Most], ui
   const T best = reduce<Op, T>(values, count);
   constexpr I none = metal::numeric_limits<I>::max();
   I least = none;
-  for (uint i = 0; i < count; i++) {
+MSL_PHASE for (uint i = 0; i < count; i++) {
     bool is_best = values[i] == best;
     if constexpr (metal::is_floating_point_v<T>) is_best |= best != best && values[i] != values[i];
     const I place = is_best ? places[i] : none;
@@ -436,28 +452,24 @@ MSL_INLINE Thread thread_of(const Launch* l, const uint3& where, uint count, uin
   return t;
 }
 
-// The linear threadgroups begin..end of the grid, x fastest: those whose threads all lie along
-// `Axis` (`Size` of them, if that is not 0) by `group`, others by `fibers`. With `OneGroup` the
-// grid must have one group along the axis.
-template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group>
-MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
-                    Group group) {
+// The linear threadgroups begin..end of the grid, x fastest, by `group`, as long as their threads
+// all lie along `Axis` (`Size` of them, if that is not 0); with `OneGroup` the grid must have one
+// group along the axis. Gives the first that was not run.
+template <uint Axis, uint Size, bool OneGroup, class Group>
+MSL_INLINE ulong run(const Launch* l, char* memory, ulong begin, ulong end, Group group) {
   constexpr uint second = Axis == 0 ? 1 : 0, third = Axis == 2 ? 1 : 2;
   if (l->group[second] != 1 || l->group[third] != 1 || (OneGroup && l->groups[Axis] != 1) ||
-      l->grid[0] > most_threads || l->grid[1] > most_threads || l->grid[2] > most_threads) {
-    fibers(l, c, begin, end);
-    return;
-  }
+      l->grid[0] > most_threads || l->grid[1] > most_threads || l->grid[2] > most_threads)
+    return begin;
   uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
   const ulong row = begin / l->groups[0];
   where.y = (uint)(row % l->groups[1]);
   where.z = (uint)(row / l->groups[1]);
-  char* const memory = (char*)c + stacks_offset;
   for (ulong g = begin; g < end; g++) {
     const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
     const uint size = at_most(l->group[Axis], l->grid[Axis] - at * l->group[Axis]);
     const bool fits = Size == 0 || size == Size;
-    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) fibers(l, c, g, g + 1);
+    if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) return g;
     if (++where.x == l->groups[0]) {
       where.x = 0;
       if (++where.y == l->groups[1]) {
@@ -466,6 +478,7 @@ MSL_INLINE void run(const Launch* l, Context* c, ulong begin, ulong end, Fibers 
       }
     }
   }
+  return end;
 }
 
 // Thread `number` of the group `lane` behind `where` in x; groups are one thread wide in x.
@@ -486,14 +499,13 @@ MSL_INLINE Thread column_thread(const Launch* l, const uint3& where, uint count,
 }
 
 // As `run`, with up to `columns` groups at once by `together`.
-template <uint Axis, uint Size, bool OneGroup, class Fibers, class Group, class Together>
-MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end, Fibers fibers,
-                            Group group, Together together) {
+template <uint Axis, uint Size, bool OneGroup, class Group, class Together>
+MSL_INLINE ulong run_columns(const Launch* l, char* memory, ulong begin, ulong end, Group group,
+                             Together together) {
   static_assert(Axis != 0 && OneGroup, "groups lie side by side in x");
   const uint size = at_most(l->group[Axis], l->grid[Axis]);
   const bool fits = l->group[0] == 1 && l->grid[0] <= most_threads && l->group[3 - Axis] == 1 && l->groups[Axis] == 1 &&
                     (Size == 0 || size == Size);
-  char* const memory = (char*)c + stacks_offset;
   while (begin < end) {
     uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
     const ulong row = begin / l->groups[0], left = end - begin;
@@ -506,33 +518,32 @@ MSL_INLINE void run_columns(const Launch* l, Context* c, ulong begin, ulong end,
         (wide == columns
              ? together(l, memory, where, size, metal::integral_constant<uint, columns>())
              : together(l, memory, where, size, wide));
-    if (!done)
-      run<Axis, Size, OneGroup>(l, c, begin, begin + wide, fibers, group);
-    begin += wide;
+    const ulong next =
+        done ? begin + wide : run<Axis, Size, OneGroup>(l, memory, begin, begin + wide, group);
+    if (next < begin + wide) return next;
+    begin = next;
   }
+  return end;
 }
 
 }  // namespace fission
 }  // namespace msl
 
-// The entry of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
-// in x; the arguments behind the first three are those of MSL_FIBERS_ENTRY.
-#define MSL_ROWS_ENTRY(axis, size, one_group, ...) \
-  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), __VA_ARGS__)
-#define MSL_COLUMNS_ENTRY(axis, size, one_group, ...)                                           \
-  MSL_LOOPS_ENTRY(                                                                              \
-      (msl::fission::run_columns<axis, size, one_group>),                                       \
-      (&msl_group, [](auto... of) MSL_ALWAYS_INLINE { return msl_columns(of...); }), __VA_ARGS__)
-#define MSL_LOOPS_ENTRY(run, functions, ...)                                                   \
-  static __attribute__((noinline)) void msl_fibers(const msl::Launch* l, msl::Context* c,      \
-                                                   ulong begin, ulong end) {                   \
-    msl::Run<__VA_ARGS__>::fibers(l, c, begin, end);                                           \
-  }                                                                                            \
-  MSL_EXPORT uint runs_as_loops() { return 1; }                                                \
-  MSL_EXPORT __attribute__((flatten)) void entry(const msl::Launch* l, void* arena,            \
-                                                 ulong begin, ulong end) {                     \
-    MSL_REMOVE_PARENTHESES run(l, (msl::Context*)arena, begin, end, &msl_fibers,               \
-                               MSL_REMOVE_PARENTHESES functions);                              \
-  }                                                                                            \
-  MSL_STATIC_THREADGROUP_MEMORY
+// The loops of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
+// in x. They give the first threadgroup that was not run, which is for fibers.
+#define MSL_ROWS_ENTRY(axis, size, one_group, threadgroup_bytes)                      \
+  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), threadgroup_bytes)
+#define MSL_COLUMNS_ENTRY(axis, size, one_group, threadgroup_bytes)                   \
+  MSL_LOOPS_ENTRY(                                                                    \
+      (msl::fission::run_columns<axis, size, one_group>),                             \
+      (&msl_group, [](auto... of) MSL_ALWAYS_INLINE { return msl_columns(of...); }),  \
+      threadgroup_bytes)
+#define MSL_LOOPS_ENTRY(run, functions, threadgroup_bytes)                            \
+  MSL_EXPORT uint static_threadgroup_memory() { return threadgroup_bytes; }           \
+  MSL_EXPORT __attribute__((flatten)) ulong loops(const msl::Launch* l, void* arena,  \
+                                                  ulong begin, ulong end) {           \
+    char* const memory = (char*)arena + msl::stacks_offset;                           \
+    return MSL_REMOVE_PARENTHESES run(l, memory, begin, end,                          \
+                                      MSL_REMOVE_PARENTHESES functions);              \
+  }
 #define MSL_REMOVE_PARENTHESES(...) __VA_ARGS__

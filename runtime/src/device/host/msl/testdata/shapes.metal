@@ -658,3 +658,90 @@ kernel void dynamic_sum(
     auto tmp1 = c10::metal::threadgroup_sum(tmp_acc_0, tmp_acc_1, r0_index * 1, metal::min(static_cast<decltype(1024+r0_numel)>(1024), static_cast<decltype(1024+r0_numel)>(r0_numel)));
     if (r0_index == 0) out_ptr0[x0] = static_cast<float>(tmp1);
 }
+
+[[max_total_threads_per_threadgroup(300)]]
+kernel void argmax_300_bfloat(
+    device long* out_ptr0,
+    constant bfloat* in_ptr0,
+    uint2 thread_pos [[thread_position_in_grid]],
+    uint2 group_pos [[thread_position_in_threadgroup]]
+) {
+    auto xindex = thread_pos.x;
+    auto r0_index = thread_pos.y;
+    int r0_1 = r0_index;
+    int x0 = xindex;
+    threadgroup bfloat tmp_acc_0[10];
+    threadgroup long tmp_acc_1[10];
+    auto tmp0 = static_cast<float>(in_ptr0[r0_1 + 300*x0]);
+    auto tmp1 = c10::metal::threadgroup_argmax(tmp_acc_0, tmp_acc_1, static_cast<bfloat>(tmp0), static_cast<long>(r0_index * 1), r0_index * 1, 300);
+    if (r0_index == 0) out_ptr0[x0] = static_cast<long>(tmp1);
+}
+
+[[max_total_threads_per_threadgroup(1024)]]
+kernel void max_2048_bfloat(
+    device bfloat* out_ptr0,
+    constant bfloat* in_ptr0,
+    uint2 thread_pos [[thread_position_in_grid]],
+    uint2 group_pos [[thread_position_in_threadgroup]]
+) {
+    auto xindex = thread_pos.x;
+    auto r0_index = thread_pos.y;
+    int x0 = xindex;
+    threadgroup bfloat tmp_acc_0[32];
+    bfloat tmp_acc_1 = ::c10::metal::MaxOp<bfloat>::identity();
+    for(auto r0__cnt = 0; r0__cnt < 2; ++r0__cnt) {
+        int r0__linear_idx = 2 * r0_index + r0__cnt;
+        int r0_1 = r0__linear_idx;
+        auto tmp0 = static_cast<float>(in_ptr0[r0_1 + 2048*x0]);
+        tmp_acc_1 = ::c10::metal::max(tmp_acc_1, static_cast<bfloat>(tmp0));
+    }
+    auto tmp1 = c10::metal::threadgroup_max(tmp_acc_0, tmp_acc_1, r0_index * 1, 1024);
+    if (r0_index == 0) out_ptr0[x0] = static_cast<bfloat>(tmp1);
+}
+
+[[max_total_threads_per_threadgroup(1024)]]
+kernel void several_20000(
+    device float* out_ptr0,
+    device int* out_ptr1,
+    constant float* in_ptr0,
+    uint2 thread_pos [[thread_position_in_grid]],
+    uint2 group_pos [[thread_position_in_threadgroup]]
+) {
+    auto xindex = thread_pos.x;
+    auto r0_index = thread_pos.y;
+    int x0 = xindex;
+    threadgroup float tmp_acc_0[32];
+    float tmp_acc_1 = 1;
+    threadgroup int tmp_acc_2[32];
+    int tmp_acc_3 = 0;
+    for(auto r0__cnt = 0; r0__cnt < 20; ++r0__cnt) {
+        int r0__linear_idx = 20 * r0_index + r0__cnt;
+        if (r0__linear_idx >= 20000) break;
+        int r0_1 = r0__linear_idx;
+        auto tmp0 = in_ptr0[r0_1 + 3000*x0];
+        auto tmp1 = r0_1 == 100*x0 ? tmp0 : (r0_1 / 32) % 2 ? 0.5f : 2.0f;
+        tmp_acc_1 *= tmp1;
+        tmp_acc_3 += r0_1 % 7;
+    }
+    auto tmp2 = c10::metal::threadgroup_prod(tmp_acc_0, tmp_acc_1, r0_index * 1, 1024);
+    auto tmp3 = c10::metal::threadgroup_sum(tmp_acc_2, tmp_acc_3, r0_index * 1, 1024);
+    if (r0_index == 0) out_ptr0[x0] = static_cast<float>(tmp2);
+    if (r0_index == 0) out_ptr1[x0] = static_cast<int>(tmp3);
+}
+
+[[max_total_threads_per_threadgroup(300)]]
+kernel void expressions_300(
+    device float* out_ptr0,
+    constant float* in_ptr0,
+    uint2 thread_pos [[thread_position_in_grid]],
+    uint2 group_pos [[thread_position_in_threadgroup]]
+) {
+    auto xindex = thread_pos.x;
+    auto r0_index = thread_pos.y;
+    int r0_1 = r0_index, x0 = xindex;
+    threadgroup float tmp_acc_0[10];
+    threadgroup float tmp_acc_1[10];
+    float tmp0 = in_ptr0[r0_1 + 300*x0], tmp1 = 0.25f * tmp0;
+    float tmp2 = 2 * c10::metal::threadgroup_max(tmp_acc_0, tmp0, r0_index * 1, 300) - ::c10::metal::threadgroup_sum(tmp_acc_1, tmp1, r0_index * 1, 300) / 300;
+    out_ptr0[r0_1 + 300*x0] = tmp0 - tmp2;
+}

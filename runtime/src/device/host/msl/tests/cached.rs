@@ -53,6 +53,73 @@ fn a_warm_cache_runs_no_compiler() {
     assert_eq!(runs(dir.path()), 6);
 }
 
+/// The real compiler, but for the loops of kernels, which it refuses.
+fn toolchain_without_loops(dir: &Path) -> Arc<Toolchain> {
+    let script = dir.join("refusing-clang");
+    if !script.exists() {
+        let real =
+            toolchain().describe().rsplit_once(": ").unwrap().1.trim_end_matches(')').to_string();
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in *-shared*) ;; *) exec {real} \"$@\" ;; esac\n\
+             unit=$(cat)\ncase \"$unit\" in\n\
+             *MSL_ROWS_ENTRY*) echo 'entry:1:1: error: no loops here' >&2; exit 1 ;;\nesac\n\
+             printf '%s' \"$unit\" | {real} \"$@\"\n"
+        );
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let search = Search { explicit: Some(script.into_os_string()), ..Search::default() };
+    Toolchain::find_with(&search, &dir.join("cache"), Flavor::Loops).unwrap()
+}
+
+#[test]
+fn loops_that_do_not_compile_are_told_of_whether_cached_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = include_str!("../testdata/layernorm.metal");
+    for _ in 0..2 {
+        let module = Module::parse(source, &toolchain_without_loops(dir.path())).unwrap();
+        let kernel = &module.kernels()[0];
+        assert_eq!(kernel.fission, Outcome::Split(Shape::Rows));
+        let native = module.compile(&kernel.name).unwrap();
+        assert!(!native.loops());
+        let why = native.fallback.unwrap();
+        assert!(why.contains("no loops here") && why.contains(&kernel.name), "{why}");
+    }
+    let module = Module::parse(source, toolchain()).unwrap();
+    let native = module.compile(&module.kernels()[0].name).unwrap();
+    assert!(native.loops() && native.fallback.is_none());
+}
+
+#[test]
+fn fibers_are_compiled_for_the_first_launch_that_needs_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = super::fission::with_helpers(
+        "kernel void f(device float* o, uint2 at [[thread_position_in_grid]]) {
+         auto row = at.x; auto r0_index = at.y;
+         threadgroup float shared[4];
+         float value = r0_index;
+         auto sum = c10::metal::threadgroup_sum(shared, value, r0_index * 1, 64);
+         if (r0_index == 0) o[row] = sum; }",
+    );
+    let run = |module: &Module, threads| {
+        let mut out = [0.0f32; 4];
+        let kernel = module.compile("f").unwrap();
+        assert!(kernel.loops());
+        assert_eq!(kernel.static_threadgroup_memory, 16);
+        Dispatch::new([4, threads, 1], [1, threads, 1]).arg(&mut out).run(&kernel);
+        out
+    };
+    let module = Module::parse(&source, &counting_toolchain(dir.path())).unwrap();
+    assert_eq!(run(&module, 64), [2016.0; 4]);
+    let compiled = runs(dir.path());
+    assert_eq!(compiled, 4, "--version, preprocessor, headers, loops");
+    // The loops are for 64 threads; of more, the first 64 are summed up.
+    for _ in 0..2 {
+        assert_eq!(run(&module, 128), [2016.0; 4]);
+        assert_eq!(runs(dir.path()), compiled + 1, "fibers, then from the cache");
+    }
+}
+
 #[test]
 fn kernels_of_the_checked_mode_are_others() {
     let dir = tempfile::tempdir().unwrap();

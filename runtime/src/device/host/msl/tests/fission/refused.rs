@@ -27,7 +27,7 @@ fn what_is_not_understood_is_left_to_fibers() {
     let store = "out_ptr0[r0_1 + 64*x0] = t;";
     for (body, why) in [
         (format!("if (tmp0 > 0) {{ auto t = {sum}; {store} }}"), "in control flow"),
-        (format!("auto t = 2 * {sum}; {store}"), "in an expression"),
+        (format!("auto t = tmp0 > 0 && {sum} > 1; {store}"), "in an expression"),
         (format!("if (r0_1 == 3) return; auto u = tmp0; if (u > 0) {{ return; }} {store}"), ""),
         (
             "for (uint s = 32; s > 0; s /= 2) { if (r0_index < s) tmp_acc_0[r0_index] += tmp0; \
