@@ -15,6 +15,9 @@ use crate::process::Invocation;
 use crate::toolchain::rust;
 use crate::workspace::Workspace;
 
+/// What objects of Rust's standard library carry for linkers that optimise, which Xcode's do not.
+const BITCODE: [&str; 2] = ["__LLVM,__bitcode", "__LLVM,__cmdline"];
+
 /// What strips.
 #[derive(Debug, Clone)]
 pub struct Strip(Invocation);
@@ -53,6 +56,7 @@ impl Strip {
         let folder = tempfile::tempdir().with_context(context)?;
         let copy = folder.path().join("copy");
         let strip = self.0.clone().args(["--strip-debug", "--enable-deterministic-archives"]);
+        let strip = strip.args(BITCODE.map(|section| format!("--remove-section={section}")));
         strip.arg(file).arg(&copy).read().with_context(context)?;
         let bytes = std::fs::read(&copy).with_context(context)?;
         if !is_mach_o {
@@ -109,7 +113,7 @@ mod tests {
     #[test]
     fn objects_for_macs_in_an_archive_lose_debug_information_and_nothing_else() {
         let lab = Lab::new();
-        let object = lab.apple(MAC, "a.o", SOURCE, &["-g", "-c"]);
+        let object = lab.apple(MAC, "a.o", SOURCE, &["-g", "-c", "-fembed-bitcode"]);
         let object = std::fs::read(object).unwrap();
         let archive = |name: &str| {
             let file = lab.at(name);
@@ -119,7 +123,9 @@ mod tests {
         };
         let file = archive("liba.a");
         let (before, after) = (std::fs::read(&file).unwrap(), strip().stripped(&file).unwrap());
-        assert!(has(&before, "__debug_info") && !has(&after, "__debug_info"));
+        for section in ["__debug_info", "__bitcode"] {
+            assert!(has(&before, section) && !has(&after, section), "{section}");
+        }
         let faces = |bytes: &[u8]| {
             let read = Contents::read(bytes).unwrap();
             format!("{:?}", face(&read.pieces[0].image))
