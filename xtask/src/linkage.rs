@@ -41,6 +41,11 @@ const FRAMEWORKS: [Framework; 5] = [
     },
 ];
 
+/// The names of the frameworks that the delegate uses.
+pub fn framework_names() -> impl Iterator<Item = &'static str> {
+    FRAMEWORKS.iter().map(|framework| framework.name)
+}
+
 /// What is to be linked.
 #[derive(Debug, Clone)]
 pub struct Linkage<'a> {

@@ -50,13 +50,28 @@ pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocat
 }
 
 /// What folders of this machine are called in what is made, the most specific last.
-fn path_names(workspace: &Workspace, environment: &Environment) -> Vec<(PathBuf, &'static str)> {
-    let mut names = vec![(workspace.root.clone(), "/etmetal")];
-    names.extend(cargo_home(environment).map(|home| (home, "/cargo")));
-    if !workspace.target.starts_with(&workspace.root) {
-        names.push((workspace.target.clone(), "/etmetal/target"));
+fn path_names(workspace: &Workspace, environment: &Environment) -> Vec<(PathBuf, String)> {
+    let mut names = vec![(workspace.root.clone(), "/etmetal".to_owned())];
+    if let Some(home) = cargo_home(environment) {
+        // Compilers start in the folder of a crate, and know it by its real name.
+        let inner = ["registry", "git"].map(|name| (home.join(name), format!("/cargo/{name}")));
+        names.push((home, "/cargo".to_owned()));
+        names.extend(inner.into_iter().filter(|(folder, _)| real_name(folder).is_some()));
     }
+    if !workspace.target.starts_with(&workspace.root) {
+        names.push((workspace.target.clone(), "/etmetal/target".to_owned()));
+    }
+    let real: Vec<_> = names
+        .iter()
+        .filter_map(|(folder, name)| Some((real_name(folder)?, name.clone())))
+        .collect();
+    names.extend(real);
     names
+}
+
+/// Where a folder really is, if links lead to it.
+fn real_name(folder: &Path) -> Option<PathBuf> {
+    folder.canonicalize().ok().filter(|real| real != folder)
 }
 
 /// Where cargo keeps what it has downloaded.
@@ -222,5 +237,34 @@ impl RustBuild<'_> {
         // Features are those of the library: qualified, because two packages are built.
         let qualified: Vec<_> = features.iter().map(|name| format!("etmetal/{name}")).collect();
         invocation.arg("--features").arg(qualified.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_renamed_by_the_name_that_links_give_them_and_by_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let (home, real) = (place.join("home"), place.join("real/registry"));
+        std::fs::create_dir_all(&real).unwrap();
+        std::fs::create_dir(&home).unwrap();
+        std::os::unix::fs::symlink(&real, home.join("registry")).unwrap();
+        let workspace = Workspace { root: place.join("root"), target: place.join("root/target") };
+        let environment = Environment::default().with("CARGO_HOME", &home);
+        let names = path_names(&workspace, &environment);
+        let name = |path: PathBuf| {
+            // The last that fits is the one that counts.
+            let (folder, name) = names.iter().rfind(|(folder, _)| path.starts_with(folder))?;
+            Some(format!("{name}/{}", path.strip_prefix(folder).unwrap().display()))
+        };
+        let wanted = Some("/cargo/registry/src/a.rs".to_owned());
+        assert_eq!(name(home.join("registry/src/a.rs")), wanted);
+        assert_eq!(name(real.join("src/a.rs")), wanted, "where compilers are started");
+        assert_eq!(name(home.join("config.toml")).unwrap(), "/cargo/config.toml");
+        assert_eq!(name(place.join("root/runtime/x.rs")).unwrap(), "/etmetal/runtime/x.rs");
+        assert_eq!(name(place.join("elsewhere")), None);
     }
 }

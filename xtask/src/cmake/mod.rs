@@ -117,14 +117,17 @@ impl CmakeBuild<'_> {
             Input::Path(self.runtime().join("CMakeLists.txt")),
             Input::Path(self.runtime().join("cmake")),
             Input::Path(self.rust.workspace.root.join("Cargo.toml")),
-            Input::Value("the C++ compiler".into(), identity(self.cxx)),
         ];
         if let Executorch::Tree(tree) = self.executorch
             && tree.remote.is_some()
         {
             inputs.push(tree.input());
         }
-        inputs.extend(self.rust.toolchain.map(|toolchain| Input::Step(toolchain.key())));
+        inputs.push(match self.rust.toolchain {
+            // It is still to be written when a first build is planned.
+            Some(toolchain) => Input::Step(toolchain.key()),
+            None => Input::Value("the C++ compiler".into(), identity(self.cxx)),
+        });
         inputs.extend(variables(self.rust.environment, &VARIABLES));
         let mut actions = file_api::query(&self.folder());
         actions.push(Action::Run(self.configure()?));

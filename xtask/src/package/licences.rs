@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use super::crates::Crate;
+use super::pyproject::{LICENCES, THIRD_PARTY};
+use super::tree::Tree;
 
 /// The licences that may be inside.
 const ALLOWED: &[&str] = &[
@@ -59,6 +61,20 @@ pub fn text(crates: &[Crate], others: &[Other], own: &Path) -> Result<String> {
         out += &format!("\n{line}\n{}\n{line}\n\n{text}\n", names.join("\n"));
     }
     Ok(out)
+}
+
+/// The files with all licences: this project's, which lie in the folder `own`, and `third_party`,
+/// the text of those of others.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn files(own: &Path, third_party: &str) -> Result<Tree> {
+    let mut tree = Tree::default();
+    for file in LICENCES {
+        tree.copy(&own.join(file), file)?;
+    }
+    tree.file(THIRD_PARTY, third_party);
+    Ok(tree)
 }
 
 fn tidy(text: &str) -> String {

@@ -15,11 +15,12 @@ use super::epoch::Epoch;
 use super::licences::{self, Other};
 use super::provenance::{self, Provenance};
 use super::sources::Sources;
+use super::strip::Strip;
 use super::sums::{self, Sums};
 use super::target::{Kind, Target};
 use super::tree::{Member, Tree};
 use super::xcframework::{self, Slice};
-use super::{VERSION, sbom, sdist, strip, tarball, wheel};
+use super::{VERSION, sbom, sdist, tarball, wheel};
 use crate::audit::image::OsVersion;
 use crate::environment::Environment;
 use crate::preset::Preset;
@@ -79,57 +80,65 @@ pub fn make(
     let epoch = Epoch::find(environment, &sources)?;
     let lock = Lock::load(workspace, "sdk")?;
     let sdk = lock.version_of("executorch").context("the lock file names no executorch")?;
+    let strip = Strip::find(workspace, environment)?;
     let mut release = Release::new(epoch);
-    let mut all_crates: BTreeMap<String, Crate> = BTreeMap::new();
-    let mut parts = Vec::new();
-    let mut shipped = Vec::new();
+    // Its wheel is of the same version for all.
+    let executorch = [executorch(stages.first().context("there is nothing to make")?, sdk)?];
+    let (mut all, mut apple) = (Crates::new(), Crates::new());
+    let (mut parts, mut shipped) = (Vec::new(), Vec::new());
     for staged in stages {
         let crates = crates::shipped(workspace, staged.target.triple)?;
-        all_crates.extend(crates.iter().map(|one| (one.id(), one.clone())));
-        let executorch = executorch(staged, sdk)?;
-        let third_party = licences::text(&crates, std::slice::from_ref(&executorch), root)?;
-        let stage = tarball::stage(&staged.stage, environment)?;
+        let named = crates.iter().map(|one| (one.id(), one.clone()));
+        all.extend(named.clone());
+        let stage = tarball::stage(&staged.stage, &strip)?;
         parts.extend(native_parts(sdk, &stage));
         if staged.target.kind == Kind::Native {
             on_line(&format!("packing {}", staged.target.name));
+            let third_party = licences::text(&crates, &executorch, root)?;
             release.add_native(staged, &stage, root, &third_party)?;
         }
-        shipped.push((staged, stage));
+        if staged.target.is_apple() {
+            apple.extend(named);
+            shipped.push((staged, stage));
+        }
     }
     release.add(&sdist::name(), Form::TarGz, &sdist::tree(root)?)?;
     let repository = repository(root)?;
-    release.add_xcframework(&shipped, &repository)?;
+    if shipped.iter().any(|(staged, _)| staged.target.kind == Kind::Slice) {
+        on_line("packing the xcframework");
+        let apple: Vec<_> = apple.into_values().collect();
+        let third_party = licences::text(&apple, &executorch, root)?;
+        release.add_xcframework(&shipped, &licences::files(root, &third_party)?, &repository)?;
+    }
     parts.sort_by(|one, two| one.name.cmp(&two.name));
     parts.dedup();
-    let crates: Vec<_> = all_crates.into_values().collect();
-    release.files.insert(sbom::name(), sbom::text(&crates, &parts, epoch)?.into_bytes());
-    release.files.insert(catalogue::name(), release.catalogue.text()?.into_bytes());
+    let crates: Vec<_> = all.into_values().collect();
     let provenance = Provenance {
         repository,
         sources,
         locks: locks(root)?,
-        tools: tools(workspace, stages, environment)?,
+        tools: tools(workspace, stages, &strip, environment)?,
         presets: stages
             .iter()
             .map(|staged| (staged.target.name.into(), resolution(staged)))
             .collect(),
     };
-    let subjects = release.sums();
-    let statement = provenance::text(&provenance, &subjects, epoch)?;
-    release.files.insert(provenance::name(), statement.into_bytes());
-    let sums = Sums(release.sums());
-    release.files.insert(sums::NAME.into(), sums.text().into_bytes());
-    Ok(Made { files: release.files, catalogue: release.catalogue, epoch })
+    release.finish(&sbom::text(&crates, &parts, epoch)?, &provenance)
 }
 
-struct Release {
+/// Crates by name and version.
+type Crates = BTreeMap<String, Crate>;
+
+/// A release that is being made.
+pub(super) struct Release {
     files: Files,
     catalogue: Catalogue,
     epoch: Epoch,
 }
 
 impl Release {
-    fn new(epoch: Epoch) -> Self {
+    /// An empty one, whose members bear the time `epoch`.
+    pub(super) fn new(epoch: Epoch) -> Self {
         let catalogue = Catalogue {
             version: VERSION.into(),
             epoch: epoch.seconds(),
@@ -143,13 +152,25 @@ impl Release {
     }
 
     /// Packs `tree` into the file `name`, and gives back its entry in the catalogue.
-    fn add(&mut self, name: &str, form: Form, tree: &Tree) -> Result<&mut Archive> {
+    pub(super) fn add(&mut self, name: &str, form: Form, tree: &Tree) -> Result<&mut Archive> {
         let packed: Packed =
             archive::pack(form, tree, self.epoch).with_context(|| format!("cannot make {name}"))?;
         let entry = Archive::new(tree, &packed);
         self.files.insert(name.to_owned(), packed.bytes);
         let entry = self.catalogue.archives.entry(name.to_owned()).insert_entry(entry);
         Ok(entry.into_mut())
+    }
+
+    /// Adds what tells about the archives: the bill of materials, the catalogue, the provenance and
+    /// the hashes.
+    pub(super) fn finish(mut self, bill: &str, provenance: &Provenance) -> Result<Made> {
+        self.files.insert(sbom::name(), bill.as_bytes().to_vec());
+        self.files.insert(catalogue::name(), self.catalogue.text()?.into_bytes());
+        let statement = provenance::text(provenance, &self.sums(), self.epoch)?;
+        self.files.insert(provenance::name(), statement.into_bytes());
+        let sums = Sums(self.sums());
+        self.files.insert(sums::NAME.into(), sums.text().into_bytes());
+        Ok(Made { files: self.files, catalogue: self.catalogue, epoch: self.epoch })
     }
 
     /// The archive of the stage and the wheel.
@@ -168,13 +189,15 @@ impl Release {
         Ok(())
     }
 
-    /// The framework, if there is a slice for iOS; Macs are then another of its slices.
-    fn add_xcframework(&mut self, shipped: &[(&Staged, Tree)], repository: &str) -> Result<()> {
-        if shipped.iter().all(|(staged, _)| staged.target.kind == Kind::Native) {
-            return Ok(());
-        }
-        let slices = shipped.iter().filter(|(staged, _)| staged.target.is_apple());
-        let slices: Vec<_> = slices
+    /// The framework of Apple's systems, and the Swift package that names it.
+    fn add_xcframework(
+        &mut self,
+        shipped: &[(&Staged, Tree)],
+        licences: &Tree,
+        repository: &str,
+    ) -> Result<()> {
+        let slices: Vec<_> = shipped
+            .iter()
             .map(|(staged, stage)| Slice {
                 target: staged.target,
                 stage,
@@ -182,7 +205,7 @@ impl Release {
             })
             .collect();
         let name = xcframework::name();
-        let entry = self.add(&name, Form::Zip, &xcframework::tree(&slices)?)?;
+        let entry = self.add(&name, Form::Zip, &xcframework::tree(&slices, licences)?)?;
         let oldest =
             slices.iter().filter_map(|s| Some((s.target.name.into(), s.minimum_os?.to_string())));
         entry.slices = oldest.collect();
@@ -273,6 +296,7 @@ fn locks(root: &Path) -> Result<BTreeMap<String, String>> {
 fn tools(
     workspace: &Workspace,
     stages: &[Staged],
+    strip: &Strip,
     environment: &Environment,
 ) -> Result<BTreeMap<String, String>> {
     let root = &workspace.root;
@@ -280,8 +304,7 @@ fn tools(
     tools.insert("cargo".into(), first_line(cargo(root).arg("--version"))?);
     let rustc = Invocation::new("rustc").cwd(root).arg("--version");
     tools.insert("rustc".into(), first_line(rustc)?);
-    let strip = Invocation::new(strip::program(environment)?).arg("--version");
-    tools.insert("strip".into(), first_line(strip)?);
+    tools.insert("strip".into(), strip_version(strip)?);
     let lock = Lock::load(workspace, "zig")?;
     let zig = lock.version_of("ziglang").context("the lock file names no ziglang")?;
     for staged in stages {
@@ -312,6 +335,13 @@ fn compiler(
 /// The first line of what a program says.
 fn first_line(command: Invocation) -> Result<String> {
     Ok(command.read()?.lines().next().unwrap_or_default().to_owned())
+}
+
+/// As in `LLVM version 22.1`: the line that has it is not the first.
+fn strip_version(strip: &Strip) -> Result<String> {
+    let told = strip.version().read()?;
+    let line = told.lines().find(|line| line.contains("version"));
+    Ok(line.unwrap_or_default().trim().to_owned())
 }
 
 /// Each setting of the preset with its value and what set it.

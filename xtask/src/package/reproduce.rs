@@ -87,8 +87,7 @@ impl Second {
             .env("TZ", "Pacific/Chatham")
             .env("LANG", "tr_TR.UTF-8")
             .env("LC_ALL", "C")
-            .env("CARGO_BUILD_JOBS", "1")
-            .env("CMAKE_BUILD_PARALLEL_LEVEL", "1");
+            .env("CARGO_BUILD_JOBS", other_jobs());
         let mut last = Vec::new();
         let ended = command.run_lines(|line| {
             on_line(line);
@@ -115,6 +114,12 @@ impl Second {
         traces.extend(cargo_home(environment).map(|home| (shown(&home), "cargo's folder")));
         Circumstances { traces }
     }
+}
+
+/// A number of jobs that cargo does not take by itself: one for each core, and one more.
+fn other_jobs() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores + 1).to_string()
 }
 
 /// The files of the release in `folder`.

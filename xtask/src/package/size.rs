@@ -13,6 +13,8 @@ pub struct Budgets {
     pub wheel: Option<u64>,
     /// Bytes of libetmetal, unpacked.
     pub library: Option<u64>,
+    /// Bytes of the xcframework, packed.
+    pub framework: Option<u64>,
 }
 
 /// Members whose growth is told one by one.
@@ -41,6 +43,7 @@ pub fn report(made: &Catalogue, budgets: &Budgets, before: Option<&Catalogue>) -
         let limit = match () {
             () if name.ends_with(".tar.zst") => budgets.archive,
             () if name.ends_with(".whl") => budgets.wheel,
+            () if *name == super::xcframework::name() => budgets.framework,
             () => None,
         };
         check(name, size, limit);
@@ -190,8 +193,11 @@ mod tests {
                 ("etmetal-0.0.9-py3-none-manylinux_2_31_x86_64.whl", "etmetal/a.py", 2000),
             ],
         );
-        let budgets =
-            Budgets { archive: Some(parse("2MB").unwrap()), wheel: None, library: Some(5_000_000) };
+        let budgets = Budgets {
+            archive: Some(parse("2MB").unwrap()),
+            library: Some(5_000_000),
+            ..Budgets::default()
+        };
         let sizes = report(&now, &budgets, Some(&before));
         insta::assert_snapshot!(sizes.table.replace(version, "V"));
         assert_eq!(sizes.too_large.len(), 1, "{:?}", sizes.too_large);

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::VERSION;
 use super::pyproject::{LICENCES, THIRD_PARTY};
+use super::strip::Strip;
 use super::target::Target;
 use super::tree::{Member, Tree};
-use super::{VERSION, strip};
 use crate::audit::stage::binaries;
-use crate::environment::Environment;
 
 /// Names the shader compiler of the machine that built the stage.
 const MACHINE: &str = "lib/etmetal/msl-compiler";
@@ -23,7 +23,7 @@ pub fn name(target: &Target) -> String {
 ///
 /// # Errors
 /// The stage cannot be read or stripped.
-pub fn stage(stage: &Path, environment: &Environment) -> Result<Tree> {
+pub fn stage(stage: &Path, strip: &Strip) -> Result<Tree> {
     let mut tree = Tree::default();
     tree.copy_all(stage, "")?;
     tree.remove(MACHINE);
@@ -31,9 +31,9 @@ pub fn stage(stage: &Path, environment: &Environment) -> Result<Tree> {
         let path = file.strip_prefix(stage).ok().and_then(Path::to_str);
         let path = path.context("a file of the stage lies in it, with a name in UTF-8")?;
         // ExecuTorch's own libraries are shipped as they came.
-        if !path.starts_with("lib/libexecutorch") && !path.ends_with(".a") {
+        if !path.starts_with("lib/libexecutorch") {
             let runs = matches!(tree.get(path), Some(Member::File(_, true)));
-            tree.add(path, Member::File(strip::stripped(&file, environment)?, runs));
+            tree.add(path, Member::File(strip.stripped(&file)?, runs));
         }
     }
     Ok(tree)

@@ -5,8 +5,9 @@ use anyhow::{Context as _, Result, bail};
 
 use super::VERSION;
 use super::target::Target;
-use super::tree::{Member, Tree};
+use super::tree::Tree;
 use crate::audit::image::OsVersion;
+use crate::linkage;
 
 /// The archive's file name.
 pub fn name() -> String {
@@ -16,8 +17,15 @@ pub fn name() -> String {
 /// The folder inside.
 const FRAMEWORK: &str = "etmetal.xcframework";
 
-/// The headers that Swift and Objective-C see.
-const HEADERS: [&str; 2] = ["etmetal_delegate.h", "etmetal_runner.h"];
+/// The library of each slice: the delegate without the runner, to be linked with ExecuTorch.
+const LIBRARY: &str = "libetmetal.a";
+
+/// The header that Swift and Objective-C see: that of the functions which are in the library.
+const HEADER: &str = "etmetal_delegate.h";
+
+/// Where it lies, with the module map: Xcode puts the headers of all frameworks into one folder,
+/// where a module map has to be in that of its module.
+const HEADERS: &str = "Headers/etmetal";
 
 /// One system's build.
 #[derive(Debug)]
@@ -47,66 +55,45 @@ impl Slice<'_> {
         Ok(System { platform, variant })
     }
 
-    /// The library's file name: a static one where there is one.
-    fn library(&self) -> Result<&'static str> {
-        let names = ["libetmetal.a", "libetmetal.dylib"];
-        let there = |name: &&str| self.stage.get(&format!("lib/{name}")).is_some();
-        names.into_iter().find(there).with_context(|| {
-            format!("the stage for {} has no lib/libetmetal.a or .dylib", self.target.name)
-        })
+    /// A file of the stage.
+    fn file(&self, path: &str) -> Result<&[u8]> {
+        let member = self.stage.get(path);
+        let of = self.target.name;
+        Ok(member.with_context(|| format!("the stage for {of} has no {path}"))?.bytes())
     }
 }
 
-/// The members: a folder for each slice, with its library, headers, module map and privacy
-/// manifest.
+/// The members: `licences`, and a folder for each slice, with its library, header, module map and
+/// privacy manifest.
 ///
 /// # Errors
-/// A slice lacks a library or a header.
-pub fn tree(slices: &[Slice<'_>]) -> Result<Tree> {
-    let mut tree = Tree::default();
+/// A slice lacks its library or the header.
+pub fn tree(slices: &[Slice<'_>], licences: &Tree) -> Result<Tree> {
+    let mut tree = licences.clone().within(FRAMEWORK);
     let mut libraries = Vec::new();
     for slice in slices {
         let folder = format!("{FRAMEWORK}/{}", slice.target.name);
-        let library = slice.library()?;
-        for name in companions(slice, library) {
-            let member = slice.stage.get(&format!("lib/{name}")).map(Member::bytes);
-            tree.file(format!("{folder}/{name}"), member.unwrap_or_default());
-        }
-        for header in HEADERS {
-            let member = slice.stage.get(&format!("include/{header}"));
-            let text = member.with_context(|| {
-                format!("the stage for {} has no include/{header}", slice.target.name)
-            })?;
-            tree.file(format!("{folder}/Headers/{header}"), text.bytes());
-        }
-        tree.file(format!("{folder}/Headers/module.modulemap"), MODULE_MAP);
+        tree.file(format!("{folder}/{LIBRARY}"), slice.file(&format!("lib/{LIBRARY}"))?);
+        let header = slice.file(&format!("include/{HEADER}"))?;
+        tree.file(format!("{folder}/{HEADERS}/{HEADER}"), header);
+        tree.file(format!("{folder}/{HEADERS}/module.modulemap"), module_map());
         tree.file(format!("{folder}/PrivacyInfo.xcprivacy"), PRIVACY);
-        libraries.push(entry(slice, library)?);
+        libraries.push(entry(slice)?);
     }
     tree.file(format!("{FRAMEWORK}/Info.plist"), info(&libraries));
     Ok(tree)
 }
 
-/// The library, and where it is a shared one those that it needs beside it.
-fn companions<'a>(slice: &Slice<'a>, library: &'static str) -> Vec<&'a str> {
-    let stage: &'a Tree = slice.stage;
-    let in_lib = stage.iter().filter_map(|(path, _)| path.strip_prefix("lib/"));
-    let is_shared = library.ends_with(".dylib");
-    in_lib
-        .filter(|name| {
-            *name == library
-                || is_shared && name.starts_with("libexecutorch") && name.ends_with(".dylib")
-        })
-        .collect()
+/// The module, with what an application that imports it links besides.
+fn module_map() -> String {
+    let frameworks =
+        linkage::framework_names().map(|name| format!("    link framework \"{name}\"\n"));
+    let frameworks: String = frameworks.collect();
+    format!(
+        "module etmetal {{\n    header \"{HEADER}\"\n    export *\n{frameworks}    \
+         link \"c++\"\n    link \"objc\"\n}}\n"
+    )
 }
-
-const MODULE_MAP: &str = "\
-module etmetal {
-    header \"etmetal_delegate.h\"
-    header \"etmetal_runner.h\"
-    export *
-}
-";
 
 /// What the library does that Apple asks about: it reads the times of files for its cache of
 /// kernels and the clock since the start for its statistics, and collects nothing.
@@ -144,13 +131,13 @@ const PRIVACY: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 /// A slice, as the property list has it.
-fn entry(slice: &Slice<'_>, library: &str) -> Result<String> {
+fn entry(slice: &Slice<'_>) -> Result<String> {
     let System { platform, variant } = slice.system()?;
     let mut pairs = vec![
-        ("BinaryPath", library),
+        ("BinaryPath", LIBRARY),
         ("HeadersPath", "Headers"),
         ("LibraryIdentifier", slice.target.name),
-        ("LibraryPath", library),
+        ("LibraryPath", LIBRARY),
         ("SupportedPlatform", platform),
     ];
     pairs.extend(variant.map(|variant| ("SupportedPlatformVariant", variant)));
@@ -199,12 +186,14 @@ pub fn swift_package(slices: &[Slice<'_>], repository: &str, checksum: &str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{Lab, MAC};
 
-    fn stage(library: &str) -> Tree {
+    fn stage() -> Tree {
         let mut stage = Tree::default();
-        stage.file(format!("lib/{library}"), "library");
-        stage.file("lib/libexecutorch.dylib", "runtime");
-        HEADERS.iter().for_each(|header| stage.file(format!("include/{header}"), *header));
+        stage.file("lib/libetmetal.a", "library");
+        stage.file("lib/libetmetal.dylib", "with the runner");
+        let header = include_str!("../../../runtime/cpp/etmetal_delegate.h");
+        stage.file("include/etmetal_delegate.h", header);
         stage
     }
 
@@ -215,13 +204,15 @@ mod tests {
 
     #[test]
     fn each_system_has_its_folder_and_its_entry() {
-        let (dynamic, fixed) = (stage("libetmetal.dylib"), stage("libetmetal.a"));
+        let stage = stage();
         let slices = [
-            slice("macos-arm64", &dynamic, "14.0"),
-            slice("ios-arm64", &fixed, "17.0"),
-            slice("ios-arm64-simulator", &fixed, "17.0"),
+            slice("macos-arm64", &stage, "14.0"),
+            slice("ios-arm64", &stage, "17.0"),
+            slice("ios-arm64-simulator", &stage, "17.0"),
         ];
-        let tree = tree(&slices).unwrap();
+        let mut licences = Tree::default();
+        licences.file("LICENSE-MIT", "as you like");
+        let tree = tree(&slices, &licences).unwrap();
         let paths: Vec<_> = tree.iter().map(|(path, _)| path).collect();
         insta::assert_snapshot!("members", paths.join("\n"));
         let plist = tree.get("etmetal.xcframework/Info.plist").unwrap().bytes();
@@ -244,11 +235,36 @@ mod tests {
 
     #[test]
     fn a_stage_without_library_or_header_is_named() {
-        let mut lacking = stage("libetmetal.a");
-        lacking.remove("include/etmetal_runner.h");
-        let error = tree(&[slice("ios-arm64", &lacking, "17.0")]).unwrap_err().to_string();
-        assert_eq!(error, "the stage for ios-arm64 has no include/etmetal_runner.h");
-        let error = tree(&[slice("ios-arm64", &Tree::default(), "17.0")]).unwrap_err().to_string();
-        assert_eq!(error, "the stage for ios-arm64 has no lib/libetmetal.a or .dylib");
+        let mut lacking = stage();
+        lacking.remove("include/etmetal_delegate.h");
+        let none = Tree::default();
+        let error = |stage: &Tree| {
+            tree(&[slice("ios-arm64", stage, "17.0")], &none).unwrap_err().to_string()
+        };
+        assert_eq!(error(&lacking), "the stage for ios-arm64 has no include/etmetal_delegate.h");
+        assert_eq!(error(&none), "the stage for ios-arm64 has no lib/libetmetal.a");
+    }
+
+    #[test]
+    fn clang_finds_the_module_where_xcode_puts_the_headers() {
+        let (lab, stage) = (Lab::new(), stage());
+        let tree = tree(&[slice("macos-arm64", &stage, "14.0")], &Tree::default()).unwrap();
+        tree.unpack(&lab.at("")).unwrap();
+        let source = lab.at("app.m");
+        let text =
+            "@import etmetal;\nbool there(void) { return etmetal_delegate_is_available(); }\n";
+        std::fs::write(&source, text).unwrap();
+        let object = lab.at("app.o");
+        let clang = lab.cross().clang(MAC, &lab.at("sdk")).args(["-c", "-ffreestanding"]);
+        let clang =
+            clang.args(["-fmodules", "-I"]).arg(lab.at("etmetal.xcframework/macos-arm64/Headers"));
+        let modules = lab.at("modules").display().to_string();
+        let clang = clang.arg(format!("-fmodules-cache-path={modules}")).arg(&source);
+        clang.arg("-o").arg(&object).read().unwrap();
+        let object = std::fs::read(object).unwrap();
+        let has = |text: &str| memchr::memmem::find(&object, text.as_bytes()).is_some();
+        assert!(has("_etmetal_delegate_is_available"));
+        // What to link is in the object, as options for the linker.
+        assert!(has("MetalPerformanceShadersGraph") && has("-lc++"));
     }
 }

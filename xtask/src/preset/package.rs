@@ -44,6 +44,11 @@ pub static TABLE: Table = Table {
             kind: Kind::Text,
             doc: "how large libetmetal may be in a release",
         },
+        Key {
+            name: "framework_budget",
+            kind: Kind::Text,
+            doc: "how large the xcframework of a release may be, packed",
+        },
     ],
     any_other: None,
 };
@@ -78,8 +83,8 @@ pub struct Package {
     /// Whether the libraries in the stage lose debug information and local symbols.
     pub strip: bool,
     targets: Vec<String>,
-    /// `archive_budget`, `wheel_budget`, `library_budget`.
-    limits: [Option<Sourced<String>>; 3],
+    /// `archive_budget`, `wheel_budget`, `library_budget`, `framework_budget`.
+    limits: [Option<Sourced<String>>; 4],
 }
 
 impl Package {
@@ -96,7 +101,8 @@ impl Package {
             archive,
             strip: settings.flag("package.strip"),
             targets: settings.list("package.targets"),
-            limits: ["archive_budget", "wheel_budget", "library_budget"].map(limit),
+            limits: ["archive_budget", "wheel_budget", "library_budget", "framework_budget"]
+                .map(limit),
         }
     }
 
@@ -123,7 +129,12 @@ impl Package {
                 .map(|set| size::parse(&set.value).with_context(|| set.origin.to_string()))
                 .transpose()
         };
-        let [archive, wheel, library] = &self.limits;
-        Ok(Budgets { archive: read(archive)?, wheel: read(wheel)?, library: read(library)? })
+        let [archive, wheel, library, framework] = &self.limits;
+        Ok(Budgets {
+            archive: read(archive)?,
+            wheel: read(wheel)?,
+            library: read(library)?,
+            framework: read(framework)?,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The Rust compiler.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
@@ -20,13 +20,30 @@ pub fn target_library(workspace: &Workspace, triple: &str) -> Option<PathBuf> {
 
 /// The linker for Mach-O that the toolchain brings along, if it does.
 pub fn mach_o_linker(workspace: &Workspace) -> Option<PathBuf> {
-    let sysroot = match beside_cargo() {
-        Some(rustc) => rustc.parent()?.parent()?.to_owned(),
-        None => PathBuf::from(rustc(workspace).args(["--print", "sysroot"]).read().ok()?.trim()),
-    };
-    let triple = crate::preset::machine::triple();
-    let linker = sysroot.join("lib/rustlib").join(triple).join("bin/gcc-ld/ld64.lld");
+    let linker = tools(&sysroot(workspace)?).join("gcc-ld/ld64.lld");
     linker.is_file().then_some(linker)
+}
+
+/// LLVM's objcopy, if the toolchain brings it along.
+pub fn objcopy(workspace: &Workspace) -> Option<Invocation> {
+    let sysroot = sysroot(workspace)?;
+    let program = tools(&sysroot).join("rust-objcopy");
+    // Its LLVM is the compiler's, which it does not find by itself.
+    let libraries = sysroot.join("lib");
+    program.is_file().then(|| Invocation::new(program).env("LD_LIBRARY_PATH", libraries))
+}
+
+/// The folder of the toolchain.
+fn sysroot(workspace: &Workspace) -> Option<PathBuf> {
+    match beside_cargo() {
+        Some(rustc) => Some(rustc.parent()?.parent()?.to_owned()),
+        None => Some(rustc(workspace).args(["--print", "sysroot"]).read().ok()?.trim().into()),
+    }
+}
+
+/// Where the tools lie that rustc calls.
+fn tools(sysroot: &Path) -> PathBuf {
+    sysroot.join("lib/rustlib").join(crate::preset::machine::triple()).join("bin")
 }
 
 /// The compiler that cargo uses in the repository, to be run.

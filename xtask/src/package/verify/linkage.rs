@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::Options;
-use crate::audit::finding::Level;
+use crate::audit::finding::{Finding, Level};
 use crate::audit::image::OsVersion;
 use crate::audit::machine::Machine;
 use crate::audit::target::Target;
@@ -51,13 +51,20 @@ pub fn audit_tree(
         }
         let report = audit(std::slice::from_ref(file), &expected, &Machine::current())?;
         for file in &report.files {
-            let found = file.all_findings().filter(|(_, finding)| finding.level == Level::Error);
+            let found = file.all_findings().filter(|(_, finding)| is_fault(finding));
             faults.extend(found.map(|(_, finding)| {
                 format!("{name}: the member {}: {}", inner.display(), finding.message)
             }));
         }
     }
     Ok((files.len(), faults))
+}
+
+/// Whether a release with it is not good: it would not load, or names folders of the machine that
+/// made it, by which it would be another one elsewhere.
+fn is_fault(finding: &Finding) -> bool {
+    let of_this_machine = finding.rule == "build-path" && finding.level == Level::Warning;
+    finding.level == Level::Error || of_this_machine
 }
 
 /// The slice of an xcframework that a file lies in.

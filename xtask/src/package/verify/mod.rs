@@ -168,3 +168,6 @@ fn one(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
