@@ -19,6 +19,12 @@ pub(in super::super) trait Real:
     fn from_f32(value: f32) -> Self;
     /// Converts a line of numbers.
     fn unpack(from: &[Self], to: &mut [f32]);
+    /// A line as float32: `from` itself, or what `to` then holds.
+    fn as_f32s<'a>(from: &'a [Self], to: &'a mut [f32]) -> &'a [f32] {
+        let to = &mut to[..from.len()];
+        Self::unpack(from, to);
+        to
+    }
     /// Rounds a line of numbers.
     fn pack(from: &[f32], to: &mut [Self]);
     /// Rounds numbers to the type's precision.
@@ -34,6 +40,9 @@ impl Real for f32 {
     }
     fn unpack(from: &[Self], to: &mut [f32]) {
         to.copy_from_slice(from);
+    }
+    fn as_f32s<'a>(from: &'a [Self], _: &'a mut [f32]) -> &'a [f32] {
+        from
     }
     fn pack(from: &[f32], to: &mut [Self]) {
         to.copy_from_slice(from);

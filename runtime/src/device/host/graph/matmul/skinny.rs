@@ -15,6 +15,9 @@ use super::matrix::Matrix;
 const MOST_ROWS: usize = 8;
 /// Terms or columns that are converted at once: all rows' shares stay in the first level cache.
 const BLOCK: usize = 512;
+/// The same of the terms of a single row, at most: the longer the stretches of memory that are read
+/// one behind the other, the faster they come.
+const MOST_TERMS: usize = 4096;
 /// Rows whose scalar products are computed together, so that a line is loaded once for all.
 pub(in crate::device::host::graph) const TOGETHER: usize = 4;
 
@@ -83,16 +86,16 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
 /// As for [`multiply`].
 #[inline(always)]
 unsafe fn by_columns<T: Real, S: Simd>(simd: S, sums: &mut [f32], factors: &[f32], b: &Matrix) {
-    let mut line = [0f32; BLOCK];
+    let mut line = [0f32; MOST_TERMS];
     let rows = factors.len() / b.rows;
-    for first in (0..b.rows).step_by(BLOCK) {
-        let len = BLOCK.min(b.rows - first);
+    let block = (MOST_TERMS / rows.max(1)).max(BLOCK);
+    for first in (0..b.rows).step_by(block) {
+        let len = block.min(b.rows - first);
         let factors_of = |row: usize| &factors[row * b.rows + first..][..len];
         for column in 0..b.columns {
             // SAFETY: the elements lie inside `b`, one after the other.
             let from = unsafe { std::slice::from_raw_parts(b.at::<T>(first, column), len) };
-            let line = &mut line[..len];
-            T::unpack(from, line);
+            let line = T::as_f32s(from, &mut line);
             let mut row = 0;
             while row + TOGETHER <= rows {
                 let factors = std::array::from_fn(|i| factors_of(row + i));
@@ -120,8 +123,7 @@ unsafe fn by_rows<T: Real, S: Simd>(simd: S, sums: &mut [f32], factors: &[f32], 
         for term in 0..b.rows {
             // SAFETY: the elements lie inside `b`, one after the other.
             let from = unsafe { std::slice::from_raw_parts(b.at::<T>(term, left), len) };
-            let line = &mut line[..len];
-            T::unpack(from, line);
+            let line = T::as_f32s(from, &mut line);
             let of_rows = factors.chunks_exact(b.rows).zip(sums.chunks_exact_mut(b.columns));
             for (factors, sums) in of_rows {
                 add_multiple(simd, &mut sums[left..left + len], factors[term], line);
