@@ -3,9 +3,9 @@
 use crate::Result;
 use crate::error::err;
 
-/// Commands after which [`Stream::adaptive`] commits, unless `ETMETAL_FLUSH_INTERVAL` says
-/// otherwise. Large enough to make the cost of a commit small, small enough to keep the device
-/// busy while the CPU encodes on.
+/// Commands after which [`Stream::adaptive`](super::Stream::adaptive) commits, unless
+/// `ETMETAL_FLUSH_INTERVAL` says otherwise. Large enough to make the cost of a commit small, small
+/// enough to keep the device busy while the CPU encodes on.
 pub const DEFAULT_FLUSH_INTERVAL: usize = 64;
 
 /// Environment variable for the number of commands after which a stream commits by itself.
