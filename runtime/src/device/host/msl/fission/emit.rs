@@ -61,6 +61,9 @@ pub(super) fn buffers(kernel: &KernelInfo) -> String {
     out
 }
 
+/// Threads from which on a loop over them becomes vectors by itself.
+const FEW_THREADS: u32 = 32;
+
 /// Most elements of a loop of which a value is kept.
 const MOST_ELEMENTS: u64 = 16384;
 
@@ -265,7 +268,13 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         self.line(&format!(
             "msl_Kept{phase}& msl_kept{phase} = *(msl_Kept{phase}*)(msl_memory + {memory});"
         ));
-        self.line("MSL_PHASE for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++)");
+        let pragma = match self.analysis.size {
+            Some(..FEW_THREADS) => "MSL_SHORT_PHASE",
+            _ => "MSL_PHASE",
+        };
+        self.line(&format!(
+            "{pragma} for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++)"
+        ));
         self.line(&format!(
             "  msl_kept{phase}.set(msl_thread, msl_phase{phase}(msl_thread{argument}));"
         ));

@@ -7,9 +7,11 @@
 #include "collective.h"
 
 #define MSL_ALWAYS_INLINE __attribute__((always_inline))
-// In front of a loop over threads: they are independent between two waits. A short one, once
-// unrolled, would no longer become vectors.
-#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable) unroll(disable)")
+// In front of a loop over threads: they are independent between two waits.
+#define MSL_PHASE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
+// The same of a few threads: such a loop, once unrolled, would no longer become vectors.
+#define MSL_SHORT_PHASE \
+  _Pragma("clang loop vectorize(assume_safety) interleave(enable) unroll(disable)")
 
 namespace msl {
 namespace fission {
