@@ -157,12 +157,12 @@ impl Parsed {
         let fission = index.and_then(|i| translated.fissions.get(i)?.as_ref());
         // A type that does not go with loops is left to fibers; so is a shader with errors, whose
         // messages then speak of nothing but the shader.
-        let loops = fission.map(|fission| compile(Some(fission)));
-        match loops {
-            Some(Ok(())) => Ok(None),
-            None => compile(None).map(|()| None),
-            Some(Err(why)) => compile(None).map(|()| Some(why.to_string())),
-        }
+        let why = match fission.map(|fission| compile(Some(fission))) {
+            Some(Ok(())) => return Ok(None),
+            Some(Err(why)) => Some(why.to_string()),
+            None => None,
+        };
+        compile(None).map(|()| why)
     }
 
     fn load(&self, path: &Path, mode: LaunchMode, fallback: &str) -> Result<Native> {

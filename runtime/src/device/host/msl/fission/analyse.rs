@@ -140,6 +140,11 @@ impl<'a, 's> Analysis<'a, 's> {
     pub(super) fn loops(&self) -> impl Iterator<Item = &Loop<'a, 's>> {
         self.steps.iter().filter_map(|s| if let Step::Loop(of) = s { Some(of) } else { None })
     }
+
+    /// What declares the variable `name`.
+    pub(super) fn declaration(&self, name: &str) -> Option<Declaration<'a, 's>> {
+        self.variables.get(name)?.work.declares
+    }
 }
 
 fn declarations_of<'a, 's>(statement: &Statement<'a, 's>) -> Vec<Declaration<'a, 's>> {

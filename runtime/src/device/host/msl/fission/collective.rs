@@ -46,8 +46,13 @@ impl Kind {
         }
     }
 
+    /// Whether it gives the place of a number.
+    pub(super) fn is_place(self) -> bool {
+        matches!(self, Kind::ArgMax | Kind::ArgMin)
+    }
+
     fn memory_arguments(self) -> usize {
-        if matches!(self, Kind::ArgMax | Kind::ArgMin) { 2 } else { 1 }
+        if self.is_place() { 2 } else { 1 }
     }
 
     fn value_arguments(self) -> usize {

@@ -235,11 +235,9 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
         let memory = collective.memory.last().copied().unwrap_or_default();
         let operator = collective.kind.operator();
         let element = format!("msl::fission::element<decltype({memory})>");
-        let is_place = matches!(collective.kind, Kind::ArgMax | Kind::ArgMin);
         let used = collective.values.iter().flat_map(|v| names(v));
-        let mut gathered: Vec<_> =
-            used.chain([memory]).filter(|n| self.analysis.gathered.contains(n)).collect();
-        let gathered = if is_place { gathered.pop() } else { gathered.first().copied() };
+        let mut gathered = used.chain([memory]).filter(|n| self.analysis.gathered.contains(n));
+        let gathered = if collective.kind.is_place() { gathered.last() } else { gathered.next() };
         let call = match (collective.kind, gathered) {
             (Kind::WelfordCombine, None) => return Err(Refusal::new("sets of numbers")),
             (Kind::WelfordCombine, Some(of)) => format!("together(msl_of_{of}, {{}})"),
@@ -293,8 +291,9 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
     }
 
     fn declaration(&self, name: &str) -> Result<Declaration<'a, 's>, Refusal> {
-        let declared = self.analysis.variables.get(name).and_then(|v| v.work.declares);
-        declared.ok_or_else(|| Refusal::new(format!("{name} without a type")))
+        self.analysis
+            .declaration(name)
+            .ok_or_else(|| Refusal::new(format!("{name} without a type")))
     }
 
     fn gathering_loop(&mut self, at: usize, of: &'k Loop<'a, 's>) -> Result<(), Refusal> {

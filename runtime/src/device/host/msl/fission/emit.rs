@@ -12,7 +12,7 @@ use super::columns::columns;
 use super::definitions::{Definition, definitions};
 use super::gather;
 use super::reuse::Reuse;
-use super::statement::{Tokens, names, text};
+use super::statement::{Threadgroup, Tokens, names, text};
 use super::{Fission, Refusal, Shape};
 
 /// Writes a kernel as loops: over the threads of one threadgroup, and if that pays also over
@@ -36,7 +36,7 @@ pub(super) fn emit(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> Result<F
 
 /// The bytes of the threadgroup variables, each in steps of 16 as on fibers (`threadgroup.h`).
 fn threadgroup_bytes(analysis: &Analysis<'_, '_>) -> String {
-    let size = |t: &super::statement::Threadgroup<'_, '_>| {
+    let size = |t: &Threadgroup<'_, '_>| {
         format!("(sizeof({} {}) + 15) / 16 * 16", text(t.ty), text(t.dimensions))
     };
     let all: Vec<_> = analysis.threadgroup.iter().map(size).collect();
@@ -296,21 +296,23 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
     }
 
     fn collective(&mut self, at: usize, collective: &Collective<'a, 's>) -> Result<(), Refusal> {
+        let value = self.result(at, collective)?;
+        self.line(&format!("{} {} = {value};", text(collective.result.ty), collective.result.name));
+        Ok(())
+    }
+
+    /// The value of a group-wide operation, behind the phases that it takes.
+    fn result(&mut self, at: usize, collective: &Collective<'a, 's>) -> Result<String, Refusal> {
         let memory = collective.memory.first().copied().unwrap_or_default();
         let values = collective.values.iter().flat_map(|v| names(v));
         let mut used = collective.memory.iter().copied().chain(values);
         if let Some(number) = used.find_map(|n| self.lanes.get(n)) {
-            let value = gather::together(self.analysis, collective, *number);
-            let (ty, name) = (text(collective.result.ty), collective.result.name);
-            self.line(&format!("{ty} {name} = {value};"));
-            return Ok(());
+            return Ok(gather::together(self.analysis, collective, *number));
         }
         if let Some(sum) = self.sum(collective) {
             let phase = self.phases;
             self.summing_phase(at, &[], Some(sum))?;
-            let (ty, name) = (text(collective.result.ty), collective.result.name);
-            self.line(&format!("{ty} {name} = msl_sum{phase};"));
-            return Ok(());
+            return Ok(format!("msl_sum{phase}"));
         }
         let is_kept = |tokens: &Tokens<'a, 's>| {
             matches!(tokens, [name] if self
@@ -320,8 +322,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
                 .is_some_and(|v| v.varies && !v.cheap))
         };
         // A place is found among values of the very type of the operation.
-        let is_place = matches!(collective.kind, Kind::ArgMax | Kind::ArgMin);
-        let of_operation = |v: &Tokens<'a, 's>| match is_place {
+        let of_operation = |v: &Tokens<'a, 's>| match collective.kind.is_place() {
             true => *v,
             false => without_cast(self.analysis, v, memory),
         };
@@ -337,7 +338,6 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
             let lost = || Refusal::new(format!("{} is not computed", text(value)));
             arrays.push(array.ok_or_else(lost)?);
         }
-        let (ty, name) = (text(collective.result.ty), collective.result.name);
         let operator = collective.kind.operator();
         let element = format!("msl::fission::element<decltype({memory})>");
         let call = match collective.kind {
@@ -351,8 +351,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
             }
             _ => format!("reduce<msl::fission::{operator}, {element}>({}, msl_count)", arrays[0]),
         };
-        self.line(&format!("{ty} {name} = msl::fission::{call};"));
-        Ok(())
+        Ok(format!("msl::fission::{call}"))
     }
 
     /// The function of one threadgroup: false if the threads of this group have to run on fibers.

@@ -186,7 +186,7 @@ pub(super) fn taken(statement: Tokens<'_, '_>, array: usize, element: &str) -> S
 fn is_in_sums(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>) -> bool {
     of.gathered.iter().all(|gathered| match gathered {
         Gathered::Value { name, kind: Kind::Sum | Kind::Product, .. } => {
-            let declaration = analysis.variables.get(name).and_then(|v| v.work.declares);
+            let declaration = analysis.declaration(name);
             declaration.is_some_and(|d| is_summed(&text(d.ty)))
         }
         _ => false,
@@ -206,7 +206,7 @@ fn start_sum(
 ) -> String {
     let mut out = String::new();
     for name in gathered.names() {
-        let declaration = analysis.variables.get(name).and_then(|v| v.work.declares);
+        let declaration = analysis.declaration(name);
         let Some(Declaration { ty, init, .. }) = declaration else { continue };
         let (ty, init) = (text(ty), text(init));
         _ = writeln!(out, "  {ty} msl_sum_{name} = {ty}({init});");
@@ -241,7 +241,7 @@ fn start(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>, gathered: &Gathered<'_,
         _ = writeln!(out, "  msl::fission::{ty} msl_of_{memory};");
     }
     for name in held_in_lanes(gathered) {
-        let declaration = analysis.variables.get(name).and_then(|v| v.work.declares);
+        let declaration = analysis.declaration(name);
         let Some(Declaration { ty, init, .. }) = declaration else { continue };
         // An index needs no more bits than the linear index has: narrow lanes are faster.
         let is_index = matches!(gathered, Gathered::Place { index, .. } if *index == name);

@@ -132,7 +132,7 @@ impl<'a, 's> Analyser<'a, 's, '_> {
         match tokens {
             [name] => Some(name.text),
             [cast, open, ty, close, left, name, right] => {
-                let declared = self.made.variables.get(name.text)?.work.declares?;
+                let declared = self.made.declaration(name.text)?;
                 let spelled = cast.is("static_cast") && open.is("<") && close.is(">");
                 let whole = left.is("(") && right.is(")");
                 (spelled && whole && reads(declared.ty, &[ty.text])).then_some(name.text)

@@ -26,7 +26,7 @@ pub(super) fn hoist(body: Tokens<'_, '_>) -> Result<Option<String>, Refusal> {
     }
     let (mut out, mut count, mut changed) = (String::new(), 0, false);
     for statement in statements(body)? {
-        for part in declarators(statement)?.unwrap_or_else(|| vec![Part::whole(statement)]) {
+        for part in declarators(statement).unwrap_or_else(|| vec![Part::whole(statement)]) {
             changed |= part.before.is_some();
             changed |= part.write(&mut out, &mut count)?;
         }
@@ -42,11 +42,11 @@ struct Part<'a, 's> {
 }
 
 /// The parts of a declaration of several variables; `None` if it is something else.
-fn declarators<'a, 's>(statement: Tokens<'a, 's>) -> Result<Option<Vec<Part<'a, 's>>>, Refusal> {
-    // Only what is known to be a declaration is parsed further: other statements may be anything.
-    let Ok(Statement::Declarations(all)) = parse(statement) else { return Ok(None) };
+fn declarators<'a, 's>(statement: Tokens<'a, 's>) -> Option<Vec<Part<'a, 's>>> {
+    // What is not understood is refused when it is analysed.
+    let Ok(Statement::Declarations(all)) = parse(statement) else { return None };
     if all.len() < 2 {
-        return Ok(None);
+        return None;
     }
     let mut from = 0;
     let mut part = |name: &str, init: Tokens<'a, 's>| {
@@ -54,7 +54,7 @@ fn declarators<'a, 's>(statement: Tokens<'a, 's>) -> Result<Option<Vec<Part<'a, 
         from = if init.is_empty() { at + 1 } else { at + 2 + init.len() };
         Some(Part { before: Some(all[0].ty), tokens: statement.get(at..from)? })
     };
-    Ok(all.iter().map(|d| part(d.name, d.init)).collect())
+    all.iter().map(|d| part(d.name, d.init)).collect()
 }
 
 impl<'a, 's> Part<'a, 's> {
