@@ -300,7 +300,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
     fn held(&self, collective: &Collective<'a, 's>) -> Option<Held<'a, 's>> {
         let memory = *collective.memory.first()?;
         let variable = self.analysis.threadgroup.iter().find(|t| t.name == memory)?;
-        let [value] = collective.values[..] else { return None };
+        let value = *collective.values.first()?;
         let element = text(variable.ty);
         gather::may_be_held(collective.kind, &element).then(|| Held {
             ty: format!(
@@ -326,36 +326,69 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         if let Some(number) = used.find_map(|n| self.lanes.get(n)) {
             return Ok(gather::together(self.analysis, collective, *number));
         }
-        if let Some(held) = self.held(collective) {
+        if let Some(held) = self.held(collective).filter(|_| !collective.kind.is_place()) {
             let (phase, ty) = (self.phases, held.ty.clone());
-            self.gathering_phase(at, &[], Some(held))?;
+            // What only this operation uses need not be kept.
+            self.gathering_phase(at + 1, &[], Some(held))?;
             return Ok(format!("{ty}::value(msl_held{phase})"));
         }
-        // A place is found among values of the very type of the operation.
-        let of_operation = |v: &Tokens<'a, 's>| match collective.kind.is_place() {
-            true => *v,
-            false => without_cast(self.analysis, v, memory),
-        };
-        let values: Vec<Tokens<'a, 's>> = collective.values.iter().map(of_operation).collect();
-        let arrays = self.operands(at, &values)?;
         let operator = collective.kind.operator();
         let element = format!("msl::fission::element<decltype({memory})>");
-        let call = match collective.kind {
-            Kind::Welford => format!("welford({memory}, msl_count)"),
-            Kind::WelfordCombine => format!("welford_combine({memory}, msl_count)"),
-            Kind::ArgMax | Kind::ArgMin => {
+        Ok(match collective.kind {
+            Kind::Welford | Kind::WelfordCombine => {
+                self.phase(at, &[])?;
+                let together = if collective.kind == Kind::Welford { "" } else { "_combine" };
+                format!("msl::fission::welford{together}({memory}, msl_count)")
+            }
+            Kind::ArgMax | Kind::ArgMin => self.place(at, collective, &element)?,
+            _ => {
+                let value = without_cast(self.analysis, collective.values[0], memory);
+                let arrays = self.operands(at, &[value], None)?;
                 format!(
-                    "place_of<msl::fission::{operator}, {element}>({}, {}, msl_count)",
-                    arrays[0], arrays[1]
+                    "msl::fission::reduce<msl::fission::{operator}, {element}>({}, msl_count)",
+                    arrays[0]
                 )
             }
-            _ => format!("reduce<msl::fission::{operator}, {element}>({}, msl_count)", arrays[0]),
-        };
-        Ok(format!("msl::fission::{call}"))
+        })
     }
 
-    /// The arrays of the values of operands of step `at`, behind the phase that computes them.
-    fn operands(&mut self, at: usize, values: &[Tokens<'a, 's>]) -> Result<Vec<String>, Refusal> {
+    /// The place of the greatest or least value: that value first, and then where it is.
+    fn place(
+        &mut self,
+        at: usize,
+        collective: &Collective<'a, 's>,
+        element: &str,
+    ) -> Result<String, Refusal> {
+        let [value, place] = collective.values[..] else {
+            return Err(Refusal::new("a place without a value"));
+        };
+        let (operator, phase) = (collective.kind.operator(), self.phases);
+        let held = self.held(collective);
+        let ty = held.as_ref().map(|h| h.ty.clone());
+        // A place is found among values of the very type of the operation.
+        let array = self.operands(at, &[value], held)?.remove(0);
+        let best = match ty {
+            Some(ty) => format!("{ty}::value(msl_held{phase})"),
+            None => format!(
+                "msl::fission::reduce<msl::fission::{operator}, {element}>({array}, msl_count)"
+            ),
+        };
+        let used = self.definitions(names(place), &HashSet::new())?;
+        Ok(format!(
+            "msl::fission::place_of<{element}>({array}, msl_count, {best}, \
+             [&](const uint msl_thread) MSL_ALWAYS_INLINE {{ {used} return {}; }})",
+            text(place)
+        ))
+    }
+
+    /// The arrays of the values of operands of step `at`, behind the phase that computes them and
+    /// gathers `held`.
+    fn operands(
+        &mut self,
+        at: usize,
+        values: &[Tokens<'a, 's>],
+        held: Option<Held<'a, 's>>,
+    ) -> Result<Vec<String>, Refusal> {
         let is_kept = |tokens: &Tokens<'a, 's>| {
             matches!(tokens, [name] if self
                 .analysis
@@ -364,7 +397,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
                 .is_some_and(|v| v.varies && !v.cheap))
         };
         let extra: Vec<_> = values.iter().copied().filter(|v| !is_kept(v)).collect();
-        let mut made = self.phase(at, &extra)?.into_iter();
+        let mut made = self.gathering_phase(at, &extra, held)?.into_iter();
         let mut arrays = Vec::new();
         for value in values {
             let array = match value {
@@ -385,7 +418,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         });
         let own = if literal.is_some() { 1 } else { 2 };
         let operands: Vec<_> = simd.operands().take(own).collect();
-        let arrays = self.operands(at, &operands)?;
+        let arrays = self.operands(at, &operands, None)?;
         let (phase, name) = (self.phases, simd.result.name);
         self.line(&format!(
             "auto msl_typed{phase} = [&](const auto& msl_value) MSL_ALWAYS_INLINE {{ \

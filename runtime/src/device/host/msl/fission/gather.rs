@@ -202,10 +202,10 @@ fn is_held(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>) -> bool {
 pub(super) fn may_be_held(kind: Kind, ty: &str) -> bool {
     match kind {
         Kind::Sum | Kind::Product => matches!(ty, "float" | "int" | "uint" | "long" | "ulong"),
-        Kind::Max | Kind::Min => {
+        Kind::Max | Kind::Min | Kind::ArgMax | Kind::ArgMin => {
             matches!(ty, "float" | "half" | "bfloat" | "int" | "uint" | "long" | "ulong")
         }
-        _ => false,
+        Kind::Welford | Kind::WelfordCombine => false,
     }
 }
 

@@ -223,25 +223,43 @@ MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
   place = better ? at : place;
 }
 
-// The entry of `places` beside the greatest (or least) value, the first of equals; that beside
-// the first NaN if there is one.
-template <class Op, class R, class T, class I, uint Most>
-MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint count) {
-  static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
-  const T best = reduce<Op, T>(values, count);
-  uint first = count - 1;
-  if constexpr (metal::is_floating_point_v<T>) {
-    if (best != best) {
-MSL_PHASE for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
-      return places[first];
+// The first of the values that `is` holds for: one is among them.
+template <class T, class Is>
+MSL_INLINE uint first_that(const T* values, uint count, Is is) {
+  constexpr uint block = 8;
+  if (count <= 4 * block) {
+    using Bits = bool __attribute__((ext_vector_type(block)));
+    uint found = 0, at = 0;
+    for (; at + block <= count; at += block) {
+      const auto bits = __builtin_convertvector(is(*(const Lanes<T, block>*)(values + at)), Bits);
+      found |= (uint)__builtin_bit_cast(uchar, bits) << at;
     }
+    for (; at < count; at++) found |= (uint)(bool)is(values[at]) << at;
+    return (uint)__builtin_ctz(found);
   }
-  uint least = count;
+  uint least = count - 1;
 MSL_PHASE for (uint i = 0; i < count; i++) {
-    const uint place = values[i] == best ? i : count;
+    const uint place = is(values[i]) ? i : count;
     least = place < least ? place : least;
   }
-  return places[least < count ? least : 0];
+  return least;
+}
+
+// What `place` gives for the thread that has the value `best`, the first of equals; for the first
+// NaN, if `best` is one.
+template <class R, class T, uint Most, class Place>
+MSL_INLINE auto place_of(const T (&values)[Most], uint count, R best, Place place) {
+  static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
+  if constexpr (metal::is_integral_v<T>) {
+    return place(first_that(values, count, [=](auto v) { return v == best; }));
+  } else if constexpr (metal::is_same_v<T, float>) {
+    if (best != best) return place(first_that(values, count, [](auto v) { return v != v; }));
+    return place(first_that(values, count, [=](auto v) { return v == best; }));
+  } else {
+    alignas(64) float converted[Most];
+MSL_PHASE for (uint i = 0; i < count; i++) converted[i] = (float)values[i];
+    return place_of<float>(converted, count, (float)best, place);
+  }
 }
 
 // Mean, sum of squared distances from it, and number of the values: in two passes, which is at
