@@ -100,61 +100,29 @@ struct Multiply {
   template <class T>
   static MSL_INLINE constexpr T nothing() { return T(1.0f); }
 };
-// NaN wins, as in PyTorch.
-struct Greatest {
-  static constexpr bool chooses = true;
-  template <class T>
-  static MSL_INLINE constexpr T nothing() {
-    using Limits = metal::numeric_limits<T>;
-    if constexpr (metal::is_integral_v<T>) return Limits::lowest();
-    else return T(-Limits::infinity());
-  }
-  template <class T>
-  static MSL_INLINE constexpr bool better(T a, T b) { return a > b; }
-  template <class T>
-  static MSL_INLINE T apply(T a, T b) {
-    if constexpr (metal::is_integral_v<T>) return a > b ? a : b;
-    else return (a != a) | (a > b) ? a : b;
-  }
-};
-struct Least {
-  static constexpr bool chooses = true;
-  template <class T>
-  static MSL_INLINE constexpr T nothing() {
-    using Limits = metal::numeric_limits<T>;
-    if constexpr (metal::is_integral_v<T>) return Limits::max();
-    else return Limits::infinity();
-  }
-  template <class T>
-  static MSL_INLINE constexpr bool better(T a, T b) { return a < b; }
-  template <class T>
-  static MSL_INLINE T apply(T a, T b) {
-    if constexpr (metal::is_integral_v<T>) return a < b ? a : b;
-    else return (a != a) | (a < b) ? a : b;
-  }
-};
+using msl::Greatest;
+using msl::Least;
+using msl::keep_first;
 
 // --- numbers that are gathered in registers
 
 // What is added up, or the greatest or least of what has come so far, in a form of which the
 // compiler knows that the order does not matter. For the greatest and the least float that is an
-// integer of the same order, at whose end NaN stands, which wins.
+// integer of the same order, moved so far that the NaNs of the other end come round to the end that
+// wins.
 template <class Op, class T>
 struct Held {
   static constexpr bool is_key = Op::chooses && metal::is_floating_point_v<T>;
-  static constexpr int nan = Op::better(1, 0) ? 0x7fffffff : -0x7fffffff - 1;
+  static constexpr uint nans = Op::better(1, 0) ? -0x7fffffu : 0x7fffffu;  // that a sign has
   using type = metal::conditional_t<is_key, int, T>;
+  // Turns the order of negative numbers round, and back.
+  static MSL_INLINE int turned(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
   static MSL_INLINE type of(T value) {
-    if constexpr (is_key) {
-      const float number = (float)value;
-      const int bits = __builtin_bit_cast(int, number);
-      return number != number ? nan : bits ^ (bits >> 31 & 0x7fffffff);
-    } else {
-      return value;
-    }
+    if constexpr (is_key) return (int)((uint)turned(__builtin_bit_cast(int, (float)value)) + nans);
+    else return value;
   }
   static MSL_INLINE T value(type held) {
-    if constexpr (is_key) return T(__builtin_bit_cast(float, held ^ (held >> 31 & 0x7fffffff)));
+    if constexpr (is_key) return T(__builtin_bit_cast(float, turned((int)((uint)held - nans))));
     else return held;
   }
   static MSL_INLINE type apply(type a, type b) { return Op::template apply<type>(a, b); }
@@ -211,16 +179,6 @@ MSL_INLINE R reduce(const T (&values)[Most], uint count) {
 MSL_PHASE for (uint i = 0; i < count; i++) converted[i] = Via(R(values[i]));
     return R(reduce_same<Op>(converted, count));
   }
-}
-
-// Takes a value and its place instead of those so far if the value is better: the first of equals
-// stays, and so does the first NaN.
-template <class Op, class T, class I>
-MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
-  bool better = Op::better(value, best);
-  if constexpr (!metal::is_integral_v<T>) better |= value != value && best == best;
-  best = better ? value : best;
-  place = better ? at : place;
 }
 
 // The first of the values that `is` holds for: one is among them.
