@@ -192,6 +192,11 @@ fn follows_operand(tokens: Tokens<'_, '_>, at: usize) -> bool {
     is_word || before.kind == Kind::Number || matches!(before.text, ")" | "]" | "++" | "--")
 }
 
+/// Whether an operator that changes its operand is at `at`.
+pub(super) fn is_write(tokens: Tokens<'_, '_>, at: usize) -> bool {
+    is_assignment(tokens, at) || matches!(tokens[at].text, "++" | "--")
+}
+
 /// Whether an assignment operator (or a postfix `++`) is at `at`.
 fn is_assignment(tokens: Tokens<'_, '_>, at: usize) -> bool {
     match tokens[at].text {

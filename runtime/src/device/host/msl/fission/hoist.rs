@@ -11,8 +11,10 @@
 
 use std::collections::HashSet;
 
+use super::super::lex::Token;
 use super::Refusal;
 use super::collective::is_operation;
+use super::effects::is_write;
 use super::simd::start_of_call;
 use super::statement::{Statement, Tokens, arguments, parse, statements, text};
 
@@ -114,22 +116,52 @@ impl<'a, 's> Part<'a, 's> {
             }
             found.push((start, end));
         }
-        // `name = operation` and nothing behind it.
+        // `type name = operation` and nothing behind it.
         if let [(start, end)] = found[..]
             && start > 0
             && tokens[start - 1].is("=")
             && tokens.get(end).is_none_or(|t| t.is(";"))
+            && self.is_declaration()
         {
             found.clear();
         }
+        let outside: Vec<_> = (0..tokens.len())
+            .filter(|at| !found.iter().any(|(start, end)| (*start..*end).contains(at)))
+            .collect();
         // What stands behind one of these is not always computed.
-        let maybe = |at: &usize| matches!(tokens[*at].text, "?" | "&&" | "||");
-        let is_within = |at: &usize| found.iter().any(|(start, end)| (*start..*end).contains(at));
-        let first = (0..tokens.len()).find(|at| maybe(at) && !is_within(at));
-        if first.is_some_and(|first| found.iter().any(|(start, _)| *start > first)) {
+        let maybe = |at: &usize| matches!(tokens[*at].text, "?" | "&&" | "||" | "and" | "or");
+        let first = outside.iter().find(|at| maybe(at));
+        let is_conditional = first.is_some_and(|at| found.iter().any(|(start, _)| start > at));
+        // What an operand is may change in the statement: `x = 1, y = simd_sum(x)`.
+        let writes = outside.iter().filter(|at| is_write(tokens, **at)).count();
+        if is_conditional || writes > 1 || self.has_comma_operator() {
             found.clear();
         }
         Ok(found)
+    }
+
+    fn is_declaration(&self) -> bool {
+        self.before.is_some() || matches!(parse(self.tokens), Ok(Statement::Declarations(_)))
+    }
+
+    /// Whether a comma does not merely part the arguments of a call, or of a declared type.
+    fn has_comma_operator(&self) -> bool {
+        let is_value = |t: &Token<'_>| t.is("=");
+        let value = self.tokens.iter().position(is_value).filter(|_| self.is_declaration());
+        let mut are_arguments = vec![false];
+        for at in value.unwrap_or(0)..self.tokens.len() {
+            match self.tokens[at].text {
+                "(" => {
+                    let before = at.checked_sub(1).map(|before| &self.tokens[before]);
+                    are_arguments.push(before.is_some_and(|t| t.is_ident() || t.is(">")));
+                }
+                "[" => are_arguments.push(false),
+                ")" | "]" => _ = are_arguments.pop(),
+                "," if are_arguments.last() == Some(&false) => return true,
+                _ => {}
+            }
+        }
+        false
     }
 }
 
@@ -166,6 +198,31 @@ mod tests {
             hoisted("x += metal::simd_sum(x > 0 ? x : 1) * quad_max(x);").unwrap(),
             "auto hoisted_0 = metal::simd_sum(x > 0 ? x : 1); auto hoisted_1 = quad_max(x); x += hoisted_0 * hoisted_1 ;"
         );
+    }
+
+    #[test]
+    fn operations_come_out_of_assignments() {
+        assert_eq!(
+            hoisted("x = simd_sum(x); out[f(i, 0)] = simd_max(x);").unwrap(),
+            "auto hoisted_0 = simd_sum(x); x = hoisted_0 ; auto hoisted_1 = simd_max(x); out[f(i, 0)] = hoisted_1 ;"
+        );
+    }
+
+    #[test]
+    fn what_an_operand_may_change_in_a_statement_stays() {
+        for body in [
+            "x = 1, y = simd_sum(x);",
+            "f(x), y = simd_sum(x);",
+            "float y = (x = 3, simd_sum(x));",
+            "float y = (f(x), simd_sum(x));",
+            "a[(f(x), i)] = 2 * simd_sum(x);",
+            "a[simd_sum(x)] = x = 5;",
+            "auto t = x > 0 and simd_sum(x) > 0;",
+            "auto t = x > 0 or simd_sum(x) > 0;",
+        ] {
+            assert_eq!(hoisted(body), None, "{body}");
+        }
+        assert!(hoisted("vec<float, 2> v = 2 * simd_sum(f(x, y));").is_some());
     }
 
     #[test]
