@@ -79,14 +79,18 @@ MSL_INLINE R once_for_all(Compute compute) {
   return result;
 }
 
-// This thread takes part in an operation; gives its SIMD group and lane.
-struct Place {
-  uint simdgroup, lane;
-};
-MSL_INLINE Place take_part(Context* c) {
-  const Place place{c->current / simd_width, c->current % simd_width};
-  c->taking_part[place.simdgroup] |= 1u << place.lane;
-  return place;
+// What the lanes of a SIMD group have left for an operation.
+template <class T>
+MSL_INLINE T* operands(Context* c, uint simdgroup) {
+  static_assert(sizeof(T) <= slot_bytes, "operands are of at most 16 bytes");
+  return (T*)c->operand[simdgroup];
+}
+// This thread takes part in an operation with `value`.
+template <class T>
+MSL_INLINE void take_part(Context* c, const T& value) {
+  const uint simdgroup = c->current / simd_width, lane = c->current % simd_width;
+  c->taking_part[simdgroup] |= 1u << lane;
+  operands<T>(c, simdgroup)[lane] = value;
 }
 // The lanes of a SIMD group that took part in an operation of the first `size` threads, in the end;
 // its last SIMD group counts as a whole, as with PyTorch.
@@ -105,7 +109,7 @@ __attribute__((noinline)) MSL_UNCHECKED T reduction_of_all(Context* c, uint size
   for (uint s = 0; s * simd_width < c->thread_count; s++) {
     const uint lanes = took_part(c, s, size);
     if (!lanes) continue;
-    Reduction<Op, simd_width>::apply(inputs<T>(c, s), reduced, nullptr, lanes);
+    Reduction<Op, simd_width>::apply(operands<T>(c, s), reduced, nullptr, lanes);
     partial[s] = reduced[0];
     groups |= 1u << s;
   }
@@ -115,39 +119,34 @@ __attribute__((noinline)) MSL_UNCHECKED T reduction_of_all(Context* c, uint size
 template <class Op, class T>
 MSL_INLINE T reduced_by_all(const T& value, uint size) {
   Context* c = context();
-  const Place place = take_part(c);
-  inputs<T>(c, place.simdgroup)[place.lane] = value;
+  take_part(c, value);
   return once_for_all<T>([=] { return reduction_of_all<Op, T>(c, size); });
 }
 
 // The index of the greatest or least value, the first of equals.
+template <class T, class I>
+struct Candidate {
+  T value;
+  I index;
+};
 template <class Op, class T, class I>
 __attribute__((noinline)) MSL_UNCHECKED I index_of_all(Context* c, uint size) {
-  T best{};
-  I index{};
+  Candidate<T, I> best{};
   bool has_any = false;
   for (uint s = 0; s * simd_width < c->thread_count; s++) {
     for (uint lanes = took_part(c, s, size); lanes; lanes &= lanes - 1) {
-      const uint lane = (uint)__builtin_ctz(lanes);
-      const T value = inputs<T>(c, s)[lane];
-      const I at = outputs<I>(c, s)[lane];
-      if (has_any) {
-        keep_first<Op, T, I>(best, index, value, at);
-      } else {
-        best = value;
-        index = at;
-        has_any = true;
-      }
+      const auto next = operands<Candidate<T, I>>(c, s)[__builtin_ctz(lanes)];
+      if (has_any) keep_first<Op, T, I>(best.value, best.index, next.value, next.index);
+      else best = next;
+      has_any = true;
     }
   }
-  return index;
+  return best.index;
 }
 template <class Op, class T, class I>
 MSL_INLINE I index_by_all(const T& value, const I& index, uint size) {
   Context* c = context();
-  const Place place = take_part(c);
-  inputs<T>(c, place.simdgroup)[place.lane] = value;
-  outputs<I>(c, place.simdgroup)[place.lane] = index;
+  take_part(c, Candidate<T, I>{value, index});
   return once_for_all<I>([=] { return index_of_all<Op, T, I>(c, size); });
 }
 

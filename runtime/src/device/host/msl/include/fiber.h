@@ -76,6 +76,10 @@ struct Context {
   alignas(64) char input[max_simdgroups][simd_width * slot_bytes];
   alignas(64) char output[max_simdgroups][simd_width * slot_bytes];
 
+  // The threads' values for an operation of all (collective.h): not among those of SIMD operations,
+  // of which there may be some that have not come to an end.
+  alignas(64) char operand[max_simdgroups][simd_width * slot_bytes];
+
   // What the checked mode knows of threadgroup memory.
   Races races;
 

@@ -19,7 +19,8 @@ struct Add {
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
 #pragma clang fp reassociate(on)
-    return T(a + b);
+    if constexpr (metal::is_integral_v<T>) return Sum::apply<T>(a, b);
+    else return T(a + b);
   }
   template <class T>
   static MSL_INLINE constexpr T nothing() { return T(-0.0f); }
@@ -29,7 +30,8 @@ struct Multiply {
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
 #pragma clang fp reassociate(on)
-    return T(a * b);
+    if constexpr (metal::is_integral_v<T>) return Product::apply<T>(a, b);
+    else return T(a * b);
   }
   template <class T>
   static MSL_INLINE constexpr T nothing() { return T(1.0f); }
@@ -92,7 +94,8 @@ MSL_INLINE T reduce_lanes(const T* values, uint count) {
 template <class Op, class T>
 MSL_INLINE T reduce_same(const T* values, uint count) {
   static_assert(metal::is_scalar_v<T>, "only numbers are reduced");
-  if constexpr (!metal::is_same_v<T, bfloat>) {
+  // A vector of the language holds a truth value in a bit.
+  if constexpr (!metal::is_same_v<T, bfloat> && !metal::is_same_v<T, bool>) {
     if (count >= 32) return reduce_lanes<Op, 32>(values, count);
     if (count >= 8) return reduce_lanes<Op, 8>(values, count);
   }
@@ -142,7 +145,9 @@ MSL_PHASE for (uint i = 0; i < count; i++) {
 template <class R, class T, uint Most, class Place>
 MSL_INLINE auto place_of(const T (&values)[Most], uint count, R best, Place place) {
   static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
-  if constexpr (metal::is_integral_v<T>) {
+  if constexpr (metal::is_same_v<T, bool>) {
+    return place_of<uchar>((const uchar(&)[Most])values, count, (uchar)best, place);
+  } else if constexpr (metal::is_integral_v<T>) {
     return place(first_that(values, count, [=](auto v) { return v == best; }));
   } else if constexpr (metal::is_same_v<T, float>) {
     if (best != best) return place(first_that(values, count, [](auto v) { return v != v; }));

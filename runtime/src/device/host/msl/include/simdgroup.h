@@ -35,18 +35,28 @@ MSL_INLINE R exchange(const T& value, Complete complete, uint site, ushort argum
 }
 
 // --- operators of reductions and scans
+//
+// Whole numbers that do not fit wrap round, which C++ has unsigned ones do.
 
+template <class T>
+using Wrapping = metal::conditional_t<sizeof(T) == 8, ulong, uint>;
 struct Sum {
   template <class T>
   static T identity() { return T(0); }
   template <class T>
-  static MSL_INLINE T apply(const T& a, const T& b) { return T(a + b); }
+  static MSL_INLINE T apply(const T& a, const T& b) {
+    if constexpr (metal::is_integral_v<T>) return T((Wrapping<T>)a + (Wrapping<T>)b);
+    else return T(a + b);
+  }
 };
 struct Product {
   template <class T>
   static T identity() { return T(1); }
   template <class T>
-  static MSL_INLINE T apply(const T& a, const T& b) { return T(a * b); }
+  static MSL_INLINE T apply(const T& a, const T& b) {
+    if constexpr (metal::is_integral_v<T>) return T((Wrapping<T>)a * (Wrapping<T>)b);
+    else return T(a * b);
+  }
 };
 struct Maximum {
   template <class T>

@@ -3,6 +3,7 @@
 mod corpus;
 mod data;
 mod fibers;
+mod numbers;
 mod planes;
 mod refused;
 mod simd;

@@ -97,3 +97,25 @@ fn one_thread_reduces_for_all() {
         assert_eq!(places[4 * i..4 * i + 3], [first(greatest), first(least), count]);
     }
 }
+
+/// Some threads wait in an operation of all while others are still in one of SIMD groups.
+#[test]
+fn values_are_safe_from_operations_of_other_lanes() {
+    let source = with_helpers(
+        "kernel void k(device float* out, constant float* in,\n\
+         uint t [[thread_index_in_threadgroup]]) {\n\
+         threadgroup float values[2];\n float4 v = float4(in[t], 0, 0, 100);\n\
+         if (t % 2 == 1) v = metal::simd_sum(v);\n\
+         constant float* p = in + t;\n\
+         out[t] = c10::metal::threadgroup_sum(values, p[0], t, 64) + v.w;\n}",
+    );
+    let kernel = &both(&source, &["k"])[0];
+    assert!(matches!(kernel.info.fission, Outcome::Refused(_)), "the kernel is split");
+    let mut values: Vec<f32> = (0..64u16).map(f32::from).collect();
+    let mut out = vec![0.0f32; 64];
+    Dispatch::new([64, 1, 1], [64, 1, 1]).arg(&mut out).arg(&mut values).run(&kernel.loops);
+    for (t, got) in out.iter().enumerate() {
+        let own = if t % 2 == 1 { 1600.0 } else { 100.0 };
+        assert_eq!(*got, 2016.0 + own, "thread {t}");
+    }
+}

@@ -21,6 +21,8 @@ kernel void reductions(device float* out [[buffer(0)]], device int* whole [[buff
   whole[tid * 4 + 2] = quad_all(x > 0) ? 5 : 3;
   half h = half(x);
   h += simd_max(h);
+  x = simd_max(x);
+  least += x;
   out[tid] = sum + product + least + h;
 }
 
