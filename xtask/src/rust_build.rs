@@ -9,6 +9,7 @@ use crate::steps::{Action, Input, Step};
 use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::launcher::knows_rustc;
 use crate::toolchain::rust::Rust;
+use crate::toolchain::{identity, linux};
 use crate::workspace::{Workspace, cargo};
 
 /// Variables of the environment that change what cargo makes.
@@ -100,7 +101,7 @@ pub struct RustBuild<'a> {
     pub rust: &'a Rust,
     /// The environment.
     pub environment: &'a Environment,
-    /// The C++ compiler: it links for Apple systems from elsewhere.
+    /// The C++ compiler: it links for other machines.
     pub cxx: &'a Path,
     /// The program that compilers are started with.
     pub launcher: Option<&'a Path>,
@@ -155,6 +156,9 @@ impl RustBuild<'_> {
         inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
         inputs.extend(variables(self.environment, &VARIABLES));
         inputs.extend(self.toolchain.map(|toolchain| Input::Step(toolchain.key())));
+        if linux::is_cross(self.preset) {
+            inputs.push(Input::Value("the C++ compiler".into(), identity(self.cxx)));
+        }
         let add_target = self.lacks_target.then(|| {
             let add = Invocation::new("rustup").args(["target", "add", &self.preset.target]);
             Action::Run(add.cwd(&self.workspace.root))
@@ -191,6 +195,9 @@ impl RustBuild<'_> {
             Some((name, version)) => cargo.env(name, version),
             None => cargo,
         };
+        if linux::is_cross(self.preset) {
+            return linux::cargo(self.preset, self.cxx, cargo);
+        }
         if !platform::is_apple(&self.preset.target) {
             return cargo;
         }

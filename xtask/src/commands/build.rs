@@ -25,7 +25,7 @@ use crate::steps::{Action, BuildLock, Options, Runner, Step};
 use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::msl::{self, MslCompiler};
 use crate::toolchain::rust::Rust;
-use crate::toolchain::{Installer, Memory, cxx, launcher, rust};
+use crate::toolchain::{Installer, Memory, cxx, launcher, linux, rust};
 use crate::torch::Torch;
 use crate::venv::{Lock, Python, Venv, python};
 use crate::workspace::Workspace;
@@ -230,6 +230,9 @@ impl Facts {
         };
         let cxx = match &toolchain {
             Some(toolchain) => toolchain.cxx(),
+            None if linux::is_cross(&preset) => {
+                linux::find(environment, &preset, Installer::detect())?
+            }
             None => cxx::find(environment, preset.toolchain.cxx.as_ref(), Installer::detect())?,
         };
         let rust = Rust::find(workspace, tools)?;
@@ -304,7 +307,7 @@ fn plan(facts: &Facts, extras: &Extras) -> Result<Plan> {
         steps.extend(sdk.fetch_step());
     }
     let has_etmetal = facts.preset.backend.metal.value == Metal::Etmetal;
-    let is_cross = apple::is_cross(&facts.preset);
+    let is_cross = apple::is_cross(&facts.preset) || linux::is_cross(&facts.preset);
     let msl = match &facts.clang {
         // What is for another machine finds its compiler there.
         _ if !has_etmetal || is_cross => None,
@@ -452,7 +455,12 @@ mod tests {
         );
         let linker = "/rust/bin/gcc-ld/ld64.lld".into();
         let toolchain = CrossToolchain::new(&preset, &workspace, &environment, &venv, linker);
-        let cxx = preset.toolchain.cxx.as_ref().map_or_else(|| "/usr/bin/c++".into(), named);
+        let own = match linux::is_cross(&preset) {
+            true => linux::program(&preset.target),
+            false => "c++".into(),
+        };
+        let own = || Path::new("/usr/bin").join(own);
+        let cxx = preset.toolchain.cxx.as_ref().map_or_else(own, named);
         Ok(Facts {
             environment,
             rust: Rust {

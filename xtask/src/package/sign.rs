@@ -48,6 +48,14 @@ impl Tool {
     }
 }
 
+/// Checks that the key is there, and the tool that it is for, before there is something to sign.
+///
+/// # Errors
+/// One is not.
+pub fn check_key(key: &Path, environment: &Environment) -> Result<()> {
+    Tool::of(key)?.find(environment).map(drop)
+}
+
 /// The signature of `text`, that of SHA256SUMS, by the secret key in the file `key`: the file's
 /// name and its content.
 ///
@@ -156,5 +164,11 @@ mod tests {
         std::fs::write(&key, "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----").unwrap();
         let error = sign(b"", &key, &fake.environment()).unwrap_err().to_string();
         assert_eq!(error, "cosign is not installed, and the key is for it");
+        let error = check_key(&key, &fake.environment()).unwrap_err().to_string();
+        assert_eq!(error, "cosign is not installed, and the key is for it");
+        fake.program("cosign", "");
+        check_key(&key, &fake.environment()).unwrap();
+        let error = check_key(&fake.path("gone"), &fake.environment()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read the key "), "{error}");
     }
 }

@@ -18,6 +18,31 @@ pub fn target_library(workspace: &Workspace, triple: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
+/// Installs the standard library for `triple` where it is not.
+///
+/// # Errors
+/// rustup is not there or cannot get it, with what it said.
+pub fn provide(workspace: &Workspace, triple: &str) -> Result<()> {
+    if target_library(workspace, triple).is_some() {
+        return Ok(());
+    }
+    let rustup = Invocation::new("rustup").args(["target", "add", triple]).cwd(&workspace.root);
+    // Where it failed is of no use; why it did, is.
+    let added = rustup.env("RUST_BACKTRACE", "0").read();
+    added.map(drop).map_err(|error| {
+        let told = format!("{error:#}");
+        let told: Vec<_> = told
+            .lines()
+            .filter(|line| !line.starts_with("info:") && !line.trim().is_empty())
+            .map(str::trim)
+            .collect();
+        anyhow::anyhow!(
+            "Rust's standard library for {triple} is not installed, and cannot be: {}",
+            told.join(" ")
+        )
+    })
+}
+
 /// The linker for Mach-O that the toolchain brings along, if it does.
 pub fn mach_o_linker(workspace: &Workspace) -> Option<PathBuf> {
     let linker = tools(&sysroot(workspace)?).join("gcc-ld/ld64.lld");
