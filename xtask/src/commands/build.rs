@@ -467,6 +467,7 @@ mod tests {
                 version: Version(1, 95, 0),
                 verbose_version: "rustc 1.95.0".into(),
                 host: triple.into(),
+                sysroot: None,
             },
             venv,
             target: Target::parse(&preset.target).unwrap(),

@@ -196,7 +196,7 @@ impl Package {
             Ok(preset) => super::preset::resolve(preset, &self.selection.define, environment)?,
             Err(impossible) => return Ok(Some(format!("{impossible:#}"))),
         };
-        let provide = || {
+        let provide = || -> Result<()> {
             rust::provide(workspace, target.triple)?;
             if linux::is_cross(&preset) {
                 linux::find(environment, &preset, Installer::detect())?;

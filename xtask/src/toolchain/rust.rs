@@ -96,6 +96,8 @@ pub struct Rust {
     pub verbose_version: String,
     /// The triple that it compiles for unless told otherwise.
     pub host: String,
+    /// The toolchain's folder, where that can be told.
+    pub sysroot: Option<PathBuf>,
 }
 
 impl Rust {
@@ -108,7 +110,7 @@ impl Rust {
             Some(path) => memory.ask(&Invocation::new(&path).arg("-vV"), &path)?,
             None => rustc(workspace).arg("-vV").read()?,
         };
-        Self::parse(&text)
+        Ok(Self { sysroot: sysroot(workspace), ..Self::parse(&text)? })
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -119,7 +121,17 @@ impl Rust {
                 .context("`rustc -vV` names no release")?,
             host: field("host: ").context("`rustc -vV` names no host")?.trim().to_owned(),
             verbose_version: text.to_owned(),
+            sysroot: None,
         })
+    }
+
+    /// Where the sources of the standard library are if somebody has installed them (rustup's
+    /// `rust-src`), and what the compiler calls that folder in what it makes if nobody has.
+    pub fn library_sources(&self) -> Option<(PathBuf, String)> {
+        let mut lines = self.verbose_version.lines();
+        let hash = lines.find_map(|line| line.strip_prefix("commit-hash: "))?;
+        let sources = self.sysroot.as_ref()?.join("lib/rustlib/src/rust");
+        (hash != "unknown").then(|| (sources, format!("/rustc/{hash}")))
     }
 
     /// The name of the host in presets: `linux`, `macos`.
