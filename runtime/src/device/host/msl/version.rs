@@ -22,6 +22,7 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("fission/mod.rs"),
     include_bytes!("fission/pays.rs"),
     include_bytes!("fission/reuse.rs"),
+    include_bytes!("fission/simd.rs"),
     include_bytes!("fission/statement.rs"),
     include_bytes!("headers.rs"),
     include_bytes!("kernels.rs"),

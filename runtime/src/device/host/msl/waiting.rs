@@ -25,6 +25,11 @@ pub(crate) fn synchronising_names<'s>(tokens: &[Token<'s>]) -> HashSet<&'s str> 
     }
 }
 
+/// Names of the functions that the shader defines.
+pub(crate) fn function_names<'s>(tokens: &[Token<'s>]) -> HashSet<&'s str> {
+    bodies(tokens).into_iter().map(|(name, _)| name).collect()
+}
+
 /// Whether MSL's own function of this name lets threads wait for each other.
 pub(crate) fn is_synchronising_word(word: &str) -> bool {
     // The operations of `collective.h`, which stand in the text once it is rewritten.

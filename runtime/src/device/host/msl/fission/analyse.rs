@@ -11,6 +11,7 @@ use super::builtins::Builtins;
 use super::collective::{Collective, Kind};
 use super::effects::Effects;
 use super::loops::{Apart, Loop};
+use super::simd::Simd;
 use super::statement::{
     Declaration, Statement, Threadgroup, Tokens, inner, is_keyword, name_places, names, parse,
     reads, same, statements, text,
@@ -28,6 +29,7 @@ pub(super) enum Step<'a, 's> {
     Varying(Work<'a, 's>),
     Barrier,
     Collective(Collective<'a, 's>),
+    Simd(Simd<'a, 's>),
     /// Over the elements that the threads share among them.
     Loop(Loop<'a, 's>),
     /// `if (condition) return;`
@@ -73,6 +75,7 @@ impl<'a, 's> Step<'a, 's> {
             Step::Uniform(work) | Step::Once(work) | Step::Varying(work) => within(work.tokens),
             Step::Barrier => false,
             Step::Collective(c) => c.values.iter().any(|v| within(v)) || c.memory.contains(&name),
+            Step::Simd(simd) => simd.operands().any(within),
             Step::Loop(of) => of.mentions(name),
             Step::Guard { condition, .. } => within(condition),
         }
@@ -109,19 +112,28 @@ pub(super) struct Analysis<'a, 's> {
     pub gathered: HashSet<&'s str>,
 }
 
+/// The functions of a shader, by name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Functions<'k> {
+    /// All that it defines.
+    pub own: &'k HashSet<&'k str>,
+    /// Those in which threads wait.
+    pub synchronising: &'k HashSet<&'k str>,
+}
+
 impl<'a, 's> Analysis<'a, 's> {
-    /// Analyses the body of a kernel. `synchronising` names all functions that wait.
+    /// Analyses the body of a kernel.
     pub(super) fn new(
         kernel: &KernelInfo,
         mut builtins: Builtins,
         body: Tokens<'a, 's>,
-        synchronising: &HashSet<&str>,
+        functions: Functions<'_>,
     ) -> Result<Self, Refusal> {
         let list = statements(body)?;
         let parsed: Vec<_> = list.iter().map(|s| parse(s)).collect::<Result<_, _>>()?;
         let declared: Vec<_> = parsed.iter().flat_map(declarations_of).collect();
-        builtins.find_axis(&declared)?;
-        let mut analyser = Analyser::new(kernel, builtins, &parsed, synchronising)?;
+        builtins.find_axis(&declared, body)?;
+        let mut analyser = Analyser::new(kernel, builtins, &parsed, functions)?;
         analyser.find_writes(&list, &parsed)?;
         analyser.all.clone_from(&list);
         let last = list.len().saturating_sub(1);
@@ -156,7 +168,7 @@ fn declarations_of<'a, 's>(statement: &Statement<'a, 's>) -> Vec<Declaration<'a,
 
 /// An [`Analysis`] in the making.
 pub(super) struct Analyser<'a, 's, 'k> {
-    synchronising: &'k HashSet<&'k str>,
+    functions: Functions<'k>,
     /// Names of parameters that are references to constants.
     pub(super) constants: HashSet<&'k str>,
     /// Names of all parameters.
@@ -179,7 +191,7 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
         kernel: &'k KernelInfo,
         builtins: Builtins,
         parsed: &[Statement<'a, 's>],
-        synchronising: &'k HashSet<&'k str>,
+        functions: Functions<'k>,
     ) -> Result<Self, Refusal> {
         let threadgroup: Vec<_> = parsed
             .iter()
@@ -191,7 +203,7 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
         };
         let pointers = kernel.parameters.iter().filter(|p| is_pointer(&p.kind));
         Ok(Analyser {
-            synchronising,
+            functions,
             constants: constants.map(|p| &*p.name).collect(),
             parameters: kernel.parameters.iter().map(|p| &*p.name).collect(),
             pointers: pointers.map(|p| &*p.name).collect(),
@@ -376,6 +388,9 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
         if let Some(collective) = collective {
             return self.collective(collective);
         }
+        if let Some(simd) = Simd::of(declaration, self.functions.own)? {
+            return self.simd(simd);
+        }
         self.refuse_waiting(declaration.init)?;
         let effects = Effects::of_expression(declaration.init)?;
         let name = declaration.name;
@@ -449,10 +464,27 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
         Ok(())
     }
 
+    fn simd(&mut self, simd: Simd<'a, 's>) -> Result<(), Refusal> {
+        for operand in simd.operands() {
+            self.refuse_waiting(operand)?;
+            if !Effects::of_expression(operand)?.none() {
+                return Err(Refusal::new("an operand of a SIMD group's operation has effects"));
+            }
+        }
+        let declaration = Declaration { init: &[], ..simd.result };
+        let work = Work::declaration(declaration, Effects::default());
+        let order = self.made.variables.len();
+        let variable = Variable { work, varies: true, cheap: false, order };
+        self.made.variables.insert(declaration.name, variable);
+        self.made.steps.push(Step::Simd(simd));
+        Ok(())
+    }
+
     /// Refuses what lets threads wait for each other and is no step of its own.
     fn refuse_waiting(&self, tokens: Tokens<'a, 's>) -> Result<(), Refusal> {
         let waits = |t: &&Token<'s>| {
-            t.is_ident() && (self.synchronising.contains(t.text) || is_synchronising_word(t.text))
+            t.is_ident()
+                && (self.functions.synchronising.contains(t.text) || is_synchronising_word(t.text))
         };
         let Some(word) = tokens.iter().find(waits) else { return Ok(()) };
         let is_flow = tokens.first().is_some_and(|t| is_keyword(t.text) || t.is("{"));

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use super::super::kernels::KernelInfo;
-use super::super::lex::{Token, split};
+use super::super::lex::{Token, integer, split};
 use super::super::parameters::ParameterKind;
 use super::Refusal;
-use super::statement::{Declaration, Tokens};
+use super::statement::{Declaration, Tokens, reads};
 
 /// One parameter that the launch fills in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +36,34 @@ impl Builtin {
     }
 }
 
+/// Threads along two axes: those of a reduction over two ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plane {
+    /// Threads along the first axis.
+    pub width: u32,
+    /// The number of a thread, as the code spells it: `r0_index * 1 + r1_index * width`.
+    number: [String; 7],
+}
+
+impl Plane {
+    /// That of threads whose places along the two axes are called `first` and `second`, by the
+    /// numbers of threads in `body`.
+    fn of(first: &str, second: &str, body: Tokens<'_, '_>) -> Option<Plane> {
+        let spelled = [first, "*", "1", "+", second, "*"];
+        let at = body.windows(7).position(|w| reads(&w[..6], &spelled))?;
+        let width = integer(body[at + 6].text).filter(|width| *width > 0)?;
+        Some(Plane { width, number: std::array::from_fn(|i| body[at + i].text.to_owned()) })
+    }
+}
+
 /// All of them, by name, and the axis along which the threads of a group lie.
 #[derive(Debug)]
 pub(super) struct Builtins {
     pub by_name: HashMap<String, Builtin>,
     /// 0, 1 or 2 for x, y or z.
     pub axis: usize,
+    /// Where the threads lie along the next axis, too.
+    pub plane: Option<Plane>,
     /// Whether the number of a thread may be taken from its position in the grid, where it is one
     /// only if all threads along the axis are one group.
     pub one_group: bool,
@@ -77,28 +99,39 @@ impl Builtins {
         let one_group = by_name
             .values()
             .any(|b: &Builtin| b.is_vector && b.attribute == "thread_position_in_grid");
-        Ok(Builtins { by_name, axis: 0, one_group })
+        Ok(Builtins { by_name, axis: 0, plane: None, one_group })
     }
 
     /// Finds the axis: that of the declarations of reduction indices (`r0_index = pos.y`), else x
-    /// if all positions are numbers.
+    /// if all positions are numbers; and the plane, if there are indices of two axes.
     pub(super) fn find_axis(
         &mut self,
         declarations: &[Declaration<'_, '_>],
+        body: Tokens<'_, '_>,
     ) -> Result<(), Refusal> {
-        let mut axis = None;
+        let mut found: Vec<(usize, &str)> = Vec::new();
         for declaration in declarations.iter().filter(|d| is_reduction_index(d.name)) {
             let Some(component) = self.component(declaration.init) else { continue };
-            if axis.is_some_and(|axis| axis != component) {
-                return Err(Refusal::new("two reduction ranges"));
+            if found.iter().all(|(known, _)| *known != component) {
+                found.push((component, declaration.name));
             }
-            axis = Some(component);
         }
+        found.sort_unstable();
         let mut positions = self.by_name.values().filter(|b| b.is_position());
-        self.axis = match axis {
-            Some(axis) => axis,
-            None if positions.all(|b| !b.is_vector) => 0,
-            None => return Err(Refusal::new("no axis along which its threads lie")),
+        self.axis = match found[..] {
+            [(axis, _)] => axis,
+            [(axis, first), (next, second)] if next == axis + 1 => {
+                self.plane = Plane::of(first, second, body);
+                if self.plane.is_none() {
+                    return Err(Refusal::new(
+                        "two reduction ranges without a number of the thread",
+                    ));
+                }
+                axis
+            }
+            [] if positions.all(|b| !b.is_vector) => 0,
+            [] => return Err(Refusal::new("no axis along which its threads lie")),
+            _ => return Err(Refusal::new("reduction ranges that do not lie side by side")),
         };
         Ok(())
     }
@@ -110,7 +143,7 @@ impl Builtins {
         if builtin.is_position() && dot.is(".") { component_index(component.text) } else { None }
     }
 
-    /// Whether an expression is the number of the thread along the axis, within its group.
+    /// Whether an expression is the number of the thread within its group.
     pub(super) fn is_thread_number(&self, tokens: Tokens<'_, '_>) -> bool {
         match tokens {
             [name] => self.by_name.get(name.text).is_some_and(|b| {
@@ -120,7 +153,10 @@ impl Builtins {
                 );
                 is_number && !b.is_vector
             }),
-            _ => self.component(tokens) == Some(self.axis),
+            _ => match &self.plane {
+                Some(plane) => reads(tokens, &plane.number.each_ref().map(|t| t.as_str())),
+                None => self.component(tokens) == Some(self.axis),
+            },
         }
     }
 
@@ -134,7 +170,8 @@ impl Builtins {
             Some([dot, component]) if dot.is(".") => component_index(component.text),
             _ => None,
         };
-        !(builtin.is_vector && builtin.is_position() && component.is_some_and(|c| c != self.axis))
+        let lies_along = |c: usize| c == self.axis || (self.plane.is_some() && c == self.axis + 1);
+        !(builtin.is_vector && builtin.is_position() && component.is_some_and(|c| !lies_along(c)))
     }
 }
 

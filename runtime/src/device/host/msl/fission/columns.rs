@@ -27,7 +27,9 @@ const MOST_ELEMENTS: u64 = 2048;
 /// # Errors
 /// That does not fit, or does not pay.
 pub(super) fn columns(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> Result<String, Refusal> {
-    if analysis.builtins.axis == 0 || !analysis.builtins.one_group || !pays(analysis) {
+    let builtins = &analysis.builtins;
+    let along_one = builtins.axis != 0 && builtins.plane.is_none() && builtins.one_group;
+    if !along_one || !pays(analysis) {
         return Err(Refusal::new("its groups do not read neighbouring elements"));
     }
     let mut emitter = Columns {
@@ -87,6 +89,7 @@ impl<'k, 'a, 's> Columns<'k, 'a, 's> {
                 Step::Barrier => _ = self.phase(at, &[])?,
                 Step::Collective(collective) => self.collective(at, collective)?,
                 Step::Loop(of) => self.gathering_loop(at, of)?,
+                Step::Simd(_) => return Err(Refusal::new("an operation of SIMD groups")),
                 Step::Guard { .. } => return Err(Refusal::new("a return of some groups")),
             }
         }

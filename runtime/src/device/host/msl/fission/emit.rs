@@ -4,14 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use super::super::kernels::KernelInfo;
+use super::super::lex::Kind as LexKind;
 use super::super::parameters::ParameterKind;
 use super::analyse::{Analysis, Step, Work};
-use super::builtins::Builtin;
+use super::builtins::{Builtin, Builtins};
 use super::collective::{Collective, Kind};
 use super::columns::columns;
 use super::definitions::{Definition, definitions};
 use super::gather;
 use super::reuse::Reuse;
+use super::simd::Simd;
 use super::statement::{Threadgroup, Tokens, names, text};
 use super::{Fission, Refusal, Shape};
 
@@ -28,10 +30,16 @@ pub(super) fn emit(kernel: &KernelInfo, analysis: &Analysis<'_, '_>) -> Result<F
         }
         Err(_) => (Shape::Rows, "MSL_ROWS_ENTRY"),
     };
-    let (size, builtins) = (analysis.size.unwrap_or(0), &analysis.builtins);
+    let (size, axes) = (analysis.size.unwrap_or(0), axes(&analysis.builtins));
     let held = threadgroup_bytes(analysis);
-    _ = writeln!(code, "{entry}({}, {size}, {}, ({held}))", builtins.axis, builtins.one_group);
+    _ = writeln!(code, "{entry}(({axes}, {size}), ({held}))");
     Ok(Fission { code, shape })
+}
+
+/// How the threads of a group lie, as arguments of templates in `fission.h`.
+fn axes(builtins: &Builtins) -> String {
+    let width = builtins.plane.as_ref().map_or(0, |plane| plane.width);
+    format!("{}, {}, {width}", builtins.axis, builtins.one_group)
 }
 
 /// The bytes of the threadgroup variables, each in steps of 16 as on fibers (`threadgroup.h`).
@@ -82,10 +90,11 @@ struct Emitter<'k, 'a, 's> {
     lanes: HashMap<&'s str, usize>,
 }
 
-/// What the threads of a phase add up.
-struct Sum<'a, 's> {
-    /// Its name in `fission.h`.
-    operator: &'static str,
+/// What the threads of a phase gather in a register.
+struct Held<'a, 's> {
+    /// Its type in `fission.h`.
+    ty: String,
+    /// That of the numbers.
     element: String,
     value: Tokens<'a, 's>,
 }
@@ -127,6 +136,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
                 }
                 Step::Guard { condition, varies } => self.guard(at, condition, *varies)?,
                 Step::Collective(collective) => self.collective(at, collective)?,
+                Step::Simd(simd) => self.simd(at, simd)?,
                 Step::Loop(of) => {
                     self.phase(at, &[])?;
                     let code = gather::rows(self.analysis, &self.reuse, of, self.loops);
@@ -202,26 +212,26 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
     /// what is pending, and keep what a later step uses and the values `extra`, whose arrays are
     /// given back.
     fn phase(&mut self, next: usize, extra: &[Tokens<'a, 's>]) -> Result<Vec<String>, Refusal> {
-        self.summing_phase(next, extra, None)
+        self.gathering_phase(next, extra, None)
     }
 
-    /// As `phase`, and adds up a value of all threads.
-    fn summing_phase(
+    /// As `phase`, and gathers a value of all threads in a register.
+    fn gathering_phase(
         &mut self,
         next: usize,
         extra: &[Tokens<'a, 's>],
-        sum: Option<Sum<'a, 's>>,
+        held: Option<Held<'a, 's>>,
     ) -> Result<Vec<String>, Refusal> {
         let parts = keepers(self.analysis, std::mem::take(&mut self.pending), next);
-        if parts.pending.is_empty() && extra.is_empty() && sum.is_none() {
+        if parts.pending.is_empty() && extra.is_empty() && held.is_none() {
             return Ok(Vec::new());
         }
-        let summed = sum.iter().flat_map(|s| names(s.value));
-        let used = parts.used().chain(extra.iter().flat_map(|e| names(e))).chain(summed);
+        let gathered = held.iter().flat_map(|h| names(h.value));
+        let used = parts.used().chain(extra.iter().flat_map(|e| names(e))).chain(gathered);
         let definitions = self.definitions(used, &parts.own)?;
         let values = parts.values(extra);
         let body: Vec<_> = parts.pending.iter().map(|w| w.code()).collect();
-        let phase = self.write_phase(&definitions, &body, &values, sum);
+        let phase = self.write_phase(&definitions, &body, &values, held);
         let array = |at: usize| format!("msl::fission::array<{at}>(msl_kept{phase})");
         for (at, name) in parts.keep.iter().enumerate() {
             self.kept.insert(name, array(at));
@@ -234,19 +244,15 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         definitions: &str,
         body: &[String],
         values: &[String],
-        sum: Option<Sum<'a, 's>>,
+        held: Option<Held<'a, 's>>,
     ) -> usize {
         let phase = self.phases;
         let (mut parameter, mut argument) = (String::new(), String::new());
-        if let Some(Sum { operator, element, .. }) = &sum {
-            self.line(&format!(
-                "{element} msl_sum{phase} = msl::fission::{operator}::nothing<{element}>();"
-            ));
-            parameter = format!(", {element}& msl_sum");
-            argument = format!(", msl_sum{phase}");
+        if let Some(Held { ty, .. }) = &held {
+            self.line(&format!("{ty}::type msl_held{phase} = {ty}::nothing();"));
+            parameter = format!(", {ty}::type& msl_held");
+            argument = format!(", msl_held{phase}");
         }
-        self.phases += 1;
-        let memory = if phase == 0 { "0".to_owned() } else { format!("msl_end{}", phase - 1) };
         self.line(&format!(
             "auto msl_phase{phase} = [&](const uint msl_thread{parameter}) MSL_ALWAYS_INLINE {{"
         ));
@@ -254,20 +260,14 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         for statement in body {
             self.line(&format!("  {statement}"));
         }
-        if let Some(Sum { operator, element, value }) = sum {
+        if let Some(Held { ty, element, value }) = held {
             self.line(&format!(
-                "  msl_sum = msl::fission::{operator}::apply<{element}>(msl_sum, {element}({}));",
+                "  msl_held = {ty}::apply(msl_held, {ty}::of({element}({})));",
                 text(value)
             ));
         }
         self.line(&format!("  return msl::fission::pack({}); }};", values.join(", ")));
-        self.line(&format!(
-            "using msl_Kept{phase} = msl::fission::Kept<decltype(msl_phase{phase}(0u{argument})), msl_most>;"
-        ));
-        self.line(&format!("constexpr ulong msl_end{phase} = {memory} + sizeof(msl_Kept{phase}); static_assert(msl_end{phase} <= msl::fission::elements_offset);"));
-        self.line(&format!(
-            "msl_Kept{phase}& msl_kept{phase} = *(msl_Kept{phase}*)(msl_memory + {memory});"
-        ));
+        self.keep(&format!("decltype(msl_phase{phase}(0u{argument}))"));
         let pragma = match self.analysis.size {
             Some(..FEW_THREADS) => "MSL_SHORT_PHASE",
             _ => "MSL_PHASE",
@@ -281,17 +281,34 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         phase
     }
 
-    /// What a sum or product adds up, if the compiler can do that while the values are computed.
-    fn sum(&self, collective: &Collective<'a, 's>) -> Option<Sum<'a, 's>> {
+    /// Makes room for what all threads keep of this phase: a value of the type `pack` of each.
+    fn keep(&mut self, pack: &str) {
+        let phase = self.phases;
+        self.phases += 1;
+        let memory = if phase == 0 { "0".to_owned() } else { format!("msl_end{}", phase - 1) };
+        self.line(&format!("using msl_Kept{phase} = msl::fission::Kept<{pack}, msl_most>;"));
+        self.line(&format!(
+            "constexpr ulong msl_end{phase} = {memory} + sizeof(msl_Kept{phase}); \
+             static_assert(msl_end{phase} <= msl::fission::elements_offset);"
+        ));
+        self.line(&format!(
+            "msl_Kept{phase}& msl_kept{phase} = *(msl_Kept{phase}*)(msl_memory + {memory});"
+        ));
+    }
+
+    /// What an operation gathers, if the compiler can do that while the values are computed.
+    fn held(&self, collective: &Collective<'a, 's>) -> Option<Held<'a, 's>> {
         let memory = *collective.memory.first()?;
-        let held = self.analysis.threadgroup.iter().find(|t| t.name == memory)?;
-        let [value] = collective.values[..] else { return None };
-        let fits = matches!(collective.kind, Kind::Sum | Kind::Product)
-            && gather::is_summed(&text(held.ty));
-        fits.then(|| Sum {
-            operator: collective.kind.operator(),
-            element: text(held.ty),
+        let variable = self.analysis.threadgroup.iter().find(|t| t.name == memory)?;
+        let value = *collective.values.first()?;
+        let element = text(variable.ty);
+        gather::may_be_held(collective.kind, &element).then(|| Held {
+            ty: format!(
+                "msl::fission::Held<msl::fission::{}, {element}>",
+                collective.kind.operator()
+            ),
             value: without_cast(self.analysis, value, memory),
+            element,
         })
     }
 
@@ -309,11 +326,69 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         if let Some(number) = used.find_map(|n| self.lanes.get(n)) {
             return Ok(gather::together(self.analysis, collective, *number));
         }
-        if let Some(sum) = self.sum(collective) {
-            let phase = self.phases;
-            self.summing_phase(at, &[], Some(sum))?;
-            return Ok(format!("msl_sum{phase}"));
+        if let Some(held) = self.held(collective).filter(|_| !collective.kind.is_place()) {
+            let (phase, ty) = (self.phases, held.ty.clone());
+            // What only this operation uses need not be kept.
+            self.gathering_phase(at + 1, &[], Some(held))?;
+            return Ok(format!("{ty}::value(msl_held{phase})"));
         }
+        let operator = collective.kind.operator();
+        let element = format!("msl::fission::element<decltype({memory})>");
+        Ok(match collective.kind {
+            Kind::Welford | Kind::WelfordCombine => {
+                self.phase(at, &[])?;
+                let together = if collective.kind == Kind::Welford { "" } else { "_combine" };
+                format!("msl::fission::welford{together}({memory}, msl_count)")
+            }
+            Kind::ArgMax | Kind::ArgMin => self.place(at, collective, &element)?,
+            _ => {
+                let value = without_cast(self.analysis, collective.values[0], memory);
+                let arrays = self.operands(at, &[value], None)?;
+                format!(
+                    "msl::fission::reduce<msl::fission::{operator}, {element}>({}, msl_count)",
+                    arrays[0]
+                )
+            }
+        })
+    }
+
+    /// The place of the greatest or least value: that value first, and then where it is.
+    fn place(
+        &mut self,
+        at: usize,
+        collective: &Collective<'a, 's>,
+        element: &str,
+    ) -> Result<String, Refusal> {
+        let [value, place] = collective.values[..] else {
+            return Err(Refusal::new("a place without a value"));
+        };
+        let (operator, phase) = (collective.kind.operator(), self.phases);
+        let held = self.held(collective);
+        let ty = held.as_ref().map(|h| h.ty.clone());
+        // A place is found among values of the very type of the operation.
+        let array = self.operands(at, &[value], held)?.remove(0);
+        let best = match ty {
+            Some(ty) => format!("{ty}::value(msl_held{phase})"),
+            None => format!(
+                "msl::fission::reduce<msl::fission::{operator}, {element}>({array}, msl_count)"
+            ),
+        };
+        let used = self.definitions(names(place), &HashSet::new())?;
+        Ok(format!(
+            "msl::fission::place_of<{element}>({array}, msl_count, {best}, \
+             [&](const uint msl_thread) MSL_ALWAYS_INLINE {{ {used} return {}; }})",
+            text(place)
+        ))
+    }
+
+    /// The arrays of the values of operands of step `at`, behind the phase that computes them and
+    /// gathers `held`.
+    fn operands(
+        &mut self,
+        at: usize,
+        values: &[Tokens<'a, 's>],
+        held: Option<Held<'a, 's>>,
+    ) -> Result<Vec<String>, Refusal> {
         let is_kept = |tokens: &Tokens<'a, 's>| {
             matches!(tokens, [name] if self
                 .analysis
@@ -321,16 +396,10 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
                 .get(name.text)
                 .is_some_and(|v| v.varies && !v.cheap))
         };
-        // A place is found among values of the very type of the operation.
-        let of_operation = |v: &Tokens<'a, 's>| match collective.kind.is_place() {
-            true => *v,
-            false => without_cast(self.analysis, v, memory),
-        };
-        let values: Vec<Tokens<'a, 's>> = collective.values.iter().map(of_operation).collect();
         let extra: Vec<_> = values.iter().copied().filter(|v| !is_kept(v)).collect();
-        let mut made = self.phase(at, &extra)?.into_iter();
+        let mut made = self.gathering_phase(at, &extra, held)?.into_iter();
         let mut arrays = Vec::new();
-        for value in &values {
+        for value in values {
             let array = match value {
                 [name] if is_kept(value) => self.kept.get(name.text).cloned(),
                 _ => made.next(),
@@ -338,20 +407,42 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
             let lost = || Refusal::new(format!("{} is not computed", text(value)));
             arrays.push(array.ok_or_else(lost)?);
         }
-        let operator = collective.kind.operator();
-        let element = format!("msl::fission::element<decltype({memory})>");
-        let call = match collective.kind {
-            Kind::Welford => format!("welford({memory}, msl_count)"),
-            Kind::WelfordCombine => format!("welford_combine({memory}, msl_count)"),
-            Kind::ArgMax | Kind::ArgMin => {
-                format!(
-                    "place_of<msl::fission::{operator}, {element}>({}, {}, msl_count)",
-                    arrays[0], arrays[1]
-                )
-            }
-            _ => format!("reduce<msl::fission::{operator}, {element}>({}, msl_count)", arrays[0]),
+        Ok(arrays)
+    }
+
+    /// An operation of the SIMD groups, on the values of all threads.
+    fn simd(&mut self, at: usize, simd: &Simd<'a, 's>) -> Result<(), Refusal> {
+        let literal = simd.argument.and_then(|argument| match argument {
+            [number] if number.kind == LexKind::Number => Some(number.text.to_owned()),
+            _ => None,
+        });
+        let own = if literal.is_some() { 1 } else { 2 };
+        let operands: Vec<_> = simd.operands().take(own).collect();
+        let arrays = self.operands(at, &operands, None)?;
+        let (phase, name) = (self.phases, simd.result.name);
+        self.line(&format!(
+            "auto msl_typed{phase} = [&](const auto& msl_value) MSL_ALWAYS_INLINE {{ \
+             {} {name} = msl_value; return {name}; }};",
+            text(simd.result.ty)
+        ));
+        let value = match simd.kind.is_vote {
+            true => "bool".to_owned(),
+            false => format!("msl::fission::element<decltype({})>", arrays[0]),
         };
-        Ok(format!("msl::fission::{call}"))
+        self.keep(&format!(
+            "msl::fission::Pack<decltype(msl_typed{phase}(metal::declval<{value}>()))>"
+        ));
+        let computed = arrays.get(1).map(|array| format!("{array}[msl_thread]"));
+        let argument = literal.or(computed).unwrap_or_else(|| "0".to_owned());
+        let kept = format!("msl::fission::array<0>(msl_kept{phase})");
+        self.line(&format!(
+            "msl::fission::of_simdgroups<{}, {value}>({}, msl_count, \
+             [&](const uint msl_thread) MSL_ALWAYS_INLINE {{ return (ushort)({argument}); }}, \
+             msl_typed{phase}, {kept});",
+            simd.kind.ty, arrays[0]
+        ));
+        self.kept.insert(name, kept);
+        Ok(())
     }
 
     /// The function of one threadgroup: false if the threads of this group have to run on fibers.
@@ -365,9 +456,9 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
             "static MSL_ALWAYS_INLINE bool msl_group(const msl::Launch* msl_launch, \
              char* msl_memory, const msl::uint3 msl_where, const uint msl_size) {{\n  {most}\n  \
              const auto msl_at = [&](const uint msl_number) MSL_ALWAYS_INLINE {{ return \
-             msl::fission::thread_of<{}, {}>(msl_launch, msl_where, msl_count, msl_number); }};\n  \
+             msl::fission::thread_of<{}>(msl_launch, msl_where, msl_count, msl_number); }};\n  \
              const msl::Thread msl_first = msl_at(0);\n",
-            analysis.builtins.axis, analysis.builtins.one_group
+            axes(&analysis.builtins)
         );
         out.push_str(&buffers(self.kernel));
         for (name, of) in &analysis.builtins.by_name {

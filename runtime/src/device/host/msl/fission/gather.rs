@@ -52,11 +52,11 @@ pub(super) fn rows(
 ) -> String {
     let mut out = String::new();
     let mut lanes = String::new();
-    let in_sums = is_in_sums(analysis, of);
-    let mut sums = String::new();
+    let held = is_held(analysis, of);
+    let mut starts = String::new();
     for gathered in &of.gathered {
-        if in_sums {
-            out.push_str(&start_sum(analysis, gathered, &mut sums));
+        if held {
+            out.push_str(&start_held(analysis, gathered, &mut starts));
             continue;
         }
         out.push_str(&start(analysis, of, gathered));
@@ -65,19 +65,19 @@ pub(super) fn rows(
         }
     }
     let (ty, linear) = (index_type(of), of.linear.name);
-    let block = if in_sums { "msl::fission::elements" } else { "msl::fission::lanes" };
+    let block = if held { "msl::fission::elements" } else { "msl::fission::lanes" };
     _ = writeln!(
         out,
         "  for (long msl_block = 0; msl_block < msl_total{number}; \
          msl_block += {block}) {{\n  \
          const uint msl_filled = msl::fission::filled<{block}>(msl_total{number} - msl_block);\n  \
-         {sums}\n  MSL_PHASE for (uint msl_lane = 0; msl_lane < msl_filled; msl_lane++) {{\n    \
+         {starts}\n  MSL_PHASE for (uint msl_lane = 0; msl_lane < msl_filled; msl_lane++) {{\n    \
          const {ty} {linear} = ({ty})((int)msl_block + (int)msl_lane); {lanes}"
     );
     for (at, statement) in of.body.iter().enumerate() {
         let code = match reuse.takes.get(&(number, at)) {
             Some(array) => taken(statement, *array, of.linear.name),
-            None => body_statement(of, at, statement, in_sums),
+            None => body_statement(analysis, of, at, statement, held),
         };
         _ = writeln!(out, "    {code}");
         if let Some(array) = reuse.keeps.get(&(number, at)) {
@@ -89,8 +89,8 @@ pub(super) fn rows(
         if let Gathered::Welford { memory, of_numbers: true, .. } = gathered {
             _ = writeln!(out, "  msl_of_{memory}.add(msl_filled);");
         }
-        if in_sums {
-            out.push_str(&finish_sum(gathered));
+        if held {
+            out.push_str(&finish_held(analysis, gathered));
         }
     }
     out.push_str("  }\n");
@@ -105,15 +105,20 @@ pub(super) fn index_type(of: &Loop<'_, '_>) -> String {
 
 /// A statement of the body; what gathers something, in its lane.
 fn body_statement(
+    analysis: &Analysis<'_, '_>,
     of: &Loop<'_, '_>,
     at: usize,
     statement: Tokens<'_, '_>,
-    in_sums: bool,
+    held: bool,
 ) -> String {
     match of.gathered.iter().find(|g| g.at() == at) {
         None => text(statement),
-        Some(Gathered::Value { name, kind, operand, .. }) if in_sums => {
+        Some(Gathered::Value { name, kind, operand, .. }) if held => {
             let (operator, operand) = (kind.operator(), text(operand));
+            if let Kind::Max | Kind::Min = kind {
+                let (ty, held) = held_type(analysis, name, *kind);
+                return format!("{name} = {held}::apply({name}, {held}::of({ty}({operand})));");
+            }
             let ty = format!("decltype({name} + ({operand}))");
             format!("{name} = msl::fission::{operator}::apply<{ty}>({name}, {operand});")
         }
@@ -181,49 +186,54 @@ pub(super) fn taken(statement: Tokens<'_, '_>, array: usize, element: &str) -> S
     )
 }
 
-/// Whether all that a loop gathers are sums and products of numbers that the compiler can add up in
-/// an order of its own, without lanes in memory.
-fn is_in_sums(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>) -> bool {
+/// Whether all that a loop gathers are numbers that the compiler can gather in registers, in an
+/// order of its own, without lanes in memory.
+fn is_held(analysis: &Analysis<'_, '_>, of: &Loop<'_, '_>) -> bool {
     of.gathered.iter().all(|gathered| match gathered {
-        Gathered::Value { name, kind: Kind::Sum | Kind::Product, .. } => {
-            let declaration = analysis.declaration(name);
-            declaration.is_some_and(|d| is_summed(&text(d.ty)))
+        Gathered::Value { name, kind, .. } => {
+            analysis.declaration(name).is_some_and(|d| may_be_held(*kind, &text(d.ty)))
         }
         _ => false,
     })
 }
 
-/// Whether sums of this type are sums for the compiler; those of half and bfloat are rounded.
-pub(super) fn is_summed(ty: &str) -> bool {
-    matches!(ty, "float" | "int" | "uint" | "long" | "ulong")
+/// Whether numbers of this type can be gathered in a register. Sums of half and bfloat are rounded,
+/// so that their order matters.
+pub(super) fn may_be_held(kind: Kind, ty: &str) -> bool {
+    match kind {
+        Kind::Sum | Kind::Product => matches!(ty, "float" | "int" | "uint" | "long" | "ulong"),
+        Kind::Max | Kind::Min | Kind::ArgMax | Kind::ArgMin => {
+            matches!(ty, "float" | "half" | "bfloat" | "int" | "uint" | "long" | "ulong")
+        }
+        Kind::Welford | Kind::WelfordCombine => false,
+    }
 }
 
-/// Declares the sum of all blocks; what declares that of one goes to `sums`.
-fn start_sum(
+/// The declared type of what is gathered in `name`, and how it is held.
+fn held_type(analysis: &Analysis<'_, '_>, name: &str, kind: Kind) -> (String, String) {
+    let ty = analysis.declaration(name).map(|d| text(d.ty)).unwrap_or_default();
+    let held = format!("msl::fission::Held<msl::fission::{}, {ty}>", kind.operator());
+    (ty, held)
+}
+
+/// Declares what is gathered of all blocks; what declares that of one goes to `starts`.
+fn start_held(
     analysis: &Analysis<'_, '_>,
     gathered: &Gathered<'_, '_>,
-    sums: &mut String,
+    starts: &mut String,
 ) -> String {
-    let mut out = String::new();
-    for name in gathered.names() {
-        let declaration = analysis.declaration(name);
-        let Some(Declaration { ty, init, .. }) = declaration else { continue };
-        let (ty, init) = (text(ty), text(init));
-        _ = writeln!(out, "  {ty} msl_sum_{name} = {ty}({init});");
-        _ = write!(sums, "{ty} {name} = {ty}({init}); ");
-    }
-    out
+    let Gathered::Value { name, kind, .. } = gathered else { return String::new() };
+    let (ty, held) = held_type(analysis, name, *kind);
+    let init = analysis.declaration(name).map(|d| text(d.init)).unwrap_or_default();
+    _ = write!(starts, "{held}::type {name} = {held}::of({ty}({init})); ");
+    format!("  {held}::type msl_held_{name} = {held}::of({ty}({init}));\n")
 }
 
-/// Adds the sum of a block.
-fn finish_sum(gathered: &Gathered<'_, '_>) -> String {
-    match gathered {
-        Gathered::Value { name, kind, .. } => format!(
-            "  msl_sum_{name} = msl::fission::{}::apply(msl_sum_{name}, {name});\n",
-            kind.operator()
-        ),
-        _ => String::new(),
-    }
+/// Adds what was gathered of a block.
+fn finish_held(analysis: &Analysis<'_, '_>, gathered: &Gathered<'_, '_>) -> String {
+    let Gathered::Value { name, kind, .. } = gathered else { return String::new() };
+    let (_, held) = held_type(analysis, name, *kind);
+    format!("  msl_held_{name} = {held}::apply(msl_held_{name}, {name});\n")
 }
 
 fn held_in_lanes<'s>(gathered: &Gathered<'_, 's>) -> Vec<&'s str> {
@@ -270,10 +280,11 @@ pub(super) fn together(
         names.contains(&memory)
             || collective.values.iter().any(|v| v.iter().any(|t| names.contains(&t.text)))
     });
-    if let Some(Gathered::Value { name, .. }) = held
-        && analysis.loops().nth(number).is_some_and(|of| is_in_sums(analysis, of))
+    if let Some(Gathered::Value { name, kind, .. }) = held
+        && analysis.loops().nth(number).is_some_and(|of| is_held(analysis, of))
     {
-        return format!("{element}(msl_sum_{name})");
+        let (_, held) = held_type(analysis, name, *kind);
+        return format!("{element}({held}::value(msl_held_{name}))");
     }
     match (collective.kind, held) {
         (Kind::Welford | Kind::WelfordCombine, _) | (_, None) => {

@@ -1,4 +1,4 @@
-//! Group-wide operations inside expressions, and declarations of several variables, in the simpler
+//! Operations of groups and SIMD groups inside expressions, and declarations of several variables, in the simpler
 //! form that [`analyse`](super::analyse) reads: one operation a declaration.
 //!
 //! ```c++
@@ -9,18 +9,21 @@
 //! float a = 0; auto hoisted_0 = c10::metal::threadgroup_sum(...); float b = 2 * hoisted_0;
 //! ```
 
+use std::collections::HashSet;
+
 use super::Refusal;
 use super::collective::is_operation;
+use super::simd::start_of_call;
 use super::statement::{Statement, Tokens, arguments, parse, statements, text};
 
 /// What the new variables are called, with a number.
 const PREFIX: &str = "hoisted_";
 
-/// The body in the simpler form; `None` if it is that already.
+/// The body in the simpler form; `None` if it is that already. `own` names the shader's functions.
 ///
 /// # Errors
 /// A statement is not understood.
-pub(super) fn hoist(body: Tokens<'_, '_>) -> Result<Option<String>, Refusal> {
+pub(super) fn hoist(body: Tokens<'_, '_>, own: &HashSet<&str>) -> Result<Option<String>, Refusal> {
     if body.iter().any(|t| t.text.starts_with(PREFIX)) {
         return Ok(None);
     }
@@ -28,7 +31,7 @@ pub(super) fn hoist(body: Tokens<'_, '_>) -> Result<Option<String>, Refusal> {
     for statement in statements(body)? {
         for part in declarators(statement).unwrap_or_else(|| vec![Part::whole(statement)]) {
             changed |= part.before.is_some();
-            changed |= part.write(&mut out, &mut count)?;
+            changed |= part.write(&mut out, &mut count, own)?;
         }
         out.push('\n');
     }
@@ -63,50 +66,51 @@ impl<'a, 's> Part<'a, 's> {
     }
 
     /// Writes it behind the operations in it; tells whether there were any to take out.
-    fn write(&self, out: &mut String, count: &mut usize) -> Result<bool, Refusal> {
-        let mut own = String::new();
+    fn write(
+        &self,
+        out: &mut String,
+        count: &mut usize,
+        own: &HashSet<&str>,
+    ) -> Result<bool, Refusal> {
+        let mut rest = String::new();
         if let Some(ty) = self.before {
-            own = text(ty) + " ";
+            rest = text(ty) + " ";
         }
         let mut at = 0;
-        for (start, end) in self.operations()? {
+        for (start, end) in self.operations(own)? {
             let name = format!("{PREFIX}{count}");
             *count += 1;
             out.push_str(&format!("auto {name} = {};\n", text(&self.tokens[start..end])));
-            own += &format!(" {} {name}", text(&self.tokens[at..start]));
+            rest += &format!(" {} {name}", text(&self.tokens[at..start]));
             at = end;
         }
-        own += " ";
-        own += &text(&self.tokens[at..]);
-        out.push_str(&own);
+        rest += " ";
+        rest += &text(&self.tokens[at..]);
+        out.push_str(&rest);
         if self.before.is_some() {
             out.push(';');
         }
         Ok(at > 0)
     }
 
-    /// The group-wide operations to take out: none where it is one already, or where it is not for
+    /// The operations to take out: none where it is one already, or where it is not for
     /// certain that each is performed once, by all threads.
-    fn operations(&self) -> Result<Vec<(usize, usize)>, Refusal> {
+    fn operations(&self, own: &HashSet<&str>) -> Result<Vec<(usize, usize)>, Refusal> {
         let tokens = self.tokens;
         let plain = matches!(
             tokens.first().map_or("", |t| t.text),
             "if" | "for" | "while" | "switch" | "do" | "{" | "return"
         );
-        let maybe = tokens.iter().any(|t| matches!(t.text, "?" | "&&" | "||"));
-        if plain || maybe {
+        if plain {
             return Ok(Vec::new());
         }
         let mut found: Vec<(usize, usize)> = Vec::new();
-        for (at, token) in tokens.iter().enumerate() {
-            let is_call = is_operation(token.text) && tokens.get(at + 1).is_some_and(|t| t.is("("));
-            if !is_call || at < 4 || !tokens[at - 1].is("::") || !tokens[at - 4].is("c10") {
-                continue;
-            }
-            let start = if at > 4 && tokens[at - 5].is("::") { at - 5 } else { at - 4 };
+        for at in 0..tokens.len() {
+            let start = group_call(tokens, at).or_else(|| start_of_call(tokens, at, own));
+            let Some(start) = start else { continue };
             let (_, end) = arguments(tokens, at + 1)?;
             if found.last().is_some_and(|(_, before)| start < *before) {
-                return Err(Refusal::new("a group-wide operation as an operand of another"));
+                return Err(Refusal::new("an operation of a group as an operand of another"));
             }
             found.push((start, end));
         }
@@ -118,8 +122,24 @@ impl<'a, 's> Part<'a, 's> {
         {
             found.clear();
         }
+        // What stands behind one of these is not always computed.
+        let maybe = |at: &usize| matches!(tokens[*at].text, "?" | "&&" | "||");
+        let is_within = |at: &usize| found.iter().any(|(start, end)| (*start..*end).contains(at));
+        let first = (0..tokens.len()).find(|at| maybe(at) && !is_within(at));
+        if first.is_some_and(|first| found.iter().any(|(start, _)| *start > first)) {
+            found.clear();
+        }
         Ok(found)
     }
+}
+
+/// Where the call of a group-wide operation starts whose name stands at `at`; `None` if it is none.
+fn group_call(tokens: Tokens<'_, '_>, at: usize) -> Option<usize> {
+    let is_call = is_operation(tokens[at].text) && tokens.get(at + 1).is_some_and(|t| t.is("("));
+    if !is_call || at < 4 || !tokens[at - 1].is("::") || !tokens[at - 4].is("c10") {
+        return None;
+    }
+    Some(if at > 4 && tokens[at - 5].is("::") { at - 5 } else { at - 4 })
 }
 
 #[cfg(test)]
@@ -128,7 +148,7 @@ mod tests {
     use super::*;
 
     fn hoisted(body: &str) -> Option<String> {
-        let simpler = hoist(&lex(body).unwrap()).unwrap()?;
+        let simpler = hoist(&lex(body).unwrap(), &HashSet::new()).unwrap()?;
         Some(simpler.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
@@ -141,6 +161,18 @@ mod tests {
         assert_eq!(
             hoisted("out[x] = f(c10::metal::threadgroup_sum(m, x, r, 64));").unwrap(),
             "auto hoisted_0 = c10::metal::threadgroup_sum(m, x, r, 64); out[x] = f( hoisted_0 );"
+        );
+        assert_eq!(
+            hoisted("x += metal::simd_sum(x > 0 ? x : 1) * quad_max(x);").unwrap(),
+            "auto hoisted_0 = metal::simd_sum(x > 0 ? x : 1); auto hoisted_1 = quad_max(x); x += hoisted_0 * hoisted_1 ;"
+        );
+    }
+
+    #[test]
+    fn a_condition_is_always_computed() {
+        assert_eq!(
+            hoisted("int v = simd_any(x > 1) ? 1 : 0;").unwrap(),
+            "auto hoisted_0 = simd_any(x > 1); int v = hoisted_0 ? 1 : 0;"
         );
     }
 
@@ -158,12 +190,14 @@ mod tests {
         for body in [
             "auto t = c10::metal::threadgroup_sum(m, x, r, 64); float u = t;",
             "auto t = x > 0 ? c10::metal::threadgroup_sum(m, x, r, 64) : 0;",
+            "auto t = metal::simd_sum(x > 0 ? x : 1);",
+            "auto t = x > 0 && metal::simd_sum(x) > 0;",
             "if (x > 0) { out[0] = 2 * c10::metal::threadgroup_sum(m, x, r, 64); }",
             "for (int i = 0, j = 1; i < j; i++) { x += i; }",
         ] {
             assert_eq!(hoisted(body), None, "{body}");
         }
         let nested = "auto t = c10::metal::threadgroup_sum(m, c10::metal::threadgroup_max(n, x, r, 64), r, 64);";
-        assert!(hoist(&lex(nested).unwrap()).is_err());
+        assert!(hoist(&lex(nested).unwrap(), &HashSet::new()).is_err());
     }
 }

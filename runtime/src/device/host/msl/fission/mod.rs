@@ -19,6 +19,7 @@
 //! Whatever is not understood for certain is refused: the kernel then runs on fibers, as it does
 //! for a launch of another shape than its code asks for, which its entry finds out.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use super::kernels::KernelInfo;
@@ -37,6 +38,7 @@ mod hoist;
 mod loops;
 mod pays;
 mod reuse;
+mod simd;
 mod statement;
 
 /// Why a kernel is left to fibers, for people.
@@ -93,26 +95,34 @@ pub(crate) fn split(text: &str, kernel: &KernelInfo) -> Result<Fission, Refusal>
     }
     let tokens = lex(text).map_err(|d| Refusal::new(d.message))?;
     let (_, body) = definition(&tokens, &kernel.function).ok_or_else(undefined)?;
-    let Some(simpler) = hoist::hoist(body)? else { return split_tokens(&tokens, kernel) };
+    let own = super::waiting::function_names(&tokens);
+    let Some(simpler) = hoist::hoist(body, &own)? else {
+        return split_tokens(&tokens, kernel, &own);
+    };
     let (Some(first), Some(last)) = (body.first(), body.last()) else { return Err(undefined()) };
     let text = [&text[..first.offset], &simpler, &text[last.end()..]].concat();
     let tokens = lex(&text).map_err(|d| Refusal::new(d.message))?;
-    split_tokens(&tokens, kernel)
+    split_tokens(&tokens, kernel, &own)
 }
 
 fn undefined() -> Refusal {
     Refusal::new("its definition is not found")
 }
 
-fn split_tokens(tokens: &[Token<'_>], kernel: &KernelInfo) -> Result<Fission, Refusal> {
+/// As `split`, of a body without what [`hoist`] takes apart; `own` names the shader's functions.
+fn split_tokens(
+    tokens: &[Token<'_>],
+    kernel: &KernelInfo,
+    own: &HashSet<&str>,
+) -> Result<Fission, Refusal> {
     let (parameters, body) = definition(tokens, &kernel.function).ok_or_else(undefined)?;
-    let own = |t: &Token<'_>| t.text.starts_with("msl_");
-    if body.iter().chain(parameters).any(own) {
+    if body.iter().chain(parameters).any(|t| t.text.starts_with("msl_")) {
         return Err(Refusal::new("a name that starts with msl_"));
     }
     let builtins = builtins::Builtins::new(kernel, parameters)?;
     let synchronising = super::waiting::synchronising_names(tokens);
-    let analysis = analyse::Analysis::new(kernel, builtins, body, &synchronising)?;
+    let functions = analyse::Functions { own, synchronising: &synchronising };
+    let analysis = analyse::Analysis::new(kernel, builtins, body, functions)?;
     emit::emit(kernel, &analysis)
 }
 

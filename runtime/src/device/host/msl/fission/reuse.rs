@@ -56,7 +56,7 @@ impl Reuse {
                         break;
                     }
                 }
-                Step::Barrier | Step::Collective(_) | Step::Guard { .. } => {}
+                Step::Barrier | Step::Collective(_) | Step::Simd(_) | Step::Guard { .. } => {}
             }
         }
         Ok(found)

@@ -104,7 +104,13 @@ struct Multiply {
 struct Greatest {
   static constexpr bool chooses = true;
   template <class T>
-  static MSL_INLINE bool better(T a, T b) { return a > b; }
+  static MSL_INLINE constexpr T nothing() {
+    using Limits = metal::numeric_limits<T>;
+    if constexpr (metal::is_integral_v<T>) return Limits::lowest();
+    else return T(-Limits::infinity());
+  }
+  template <class T>
+  static MSL_INLINE constexpr bool better(T a, T b) { return a > b; }
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
     if constexpr (metal::is_integral_v<T>) return a > b ? a : b;
@@ -114,12 +120,45 @@ struct Greatest {
 struct Least {
   static constexpr bool chooses = true;
   template <class T>
-  static MSL_INLINE bool better(T a, T b) { return a < b; }
+  static MSL_INLINE constexpr T nothing() {
+    using Limits = metal::numeric_limits<T>;
+    if constexpr (metal::is_integral_v<T>) return Limits::max();
+    else return Limits::infinity();
+  }
+  template <class T>
+  static MSL_INLINE constexpr bool better(T a, T b) { return a < b; }
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
     if constexpr (metal::is_integral_v<T>) return a < b ? a : b;
     else return (a != a) | (a < b) ? a : b;
   }
+};
+
+// --- numbers that are gathered in registers
+
+// What is added up, or the greatest or least of what has come so far, in a form of which the
+// compiler knows that the order does not matter. For the greatest and the least float that is an
+// integer of the same order, at whose end NaN stands, which wins.
+template <class Op, class T>
+struct Held {
+  static constexpr bool is_key = Op::chooses && metal::is_floating_point_v<T>;
+  static constexpr int nan = Op::better(1, 0) ? 0x7fffffff : -0x7fffffff - 1;
+  using type = metal::conditional_t<is_key, int, T>;
+  static MSL_INLINE type of(T value) {
+    if constexpr (is_key) {
+      const float number = (float)value;
+      const int bits = __builtin_bit_cast(int, number);
+      return number != number ? nan : bits ^ (bits >> 31 & 0x7fffffff);
+    } else {
+      return value;
+    }
+  }
+  static MSL_INLINE T value(type held) {
+    if constexpr (is_key) return T(__builtin_bit_cast(float, held ^ (held >> 31 & 0x7fffffff)));
+    else return held;
+  }
+  static MSL_INLINE type apply(type a, type b) { return Op::template apply<type>(a, b); }
+  static MSL_INLINE type nothing() { return of(Op::template nothing<T>()); }
 };
 
 // --- operations of a whole group
@@ -184,25 +223,43 @@ MSL_INLINE void keep_first(T& best, I& place, T value, I at) {
   place = better ? at : place;
 }
 
-// The entry of `places` beside the greatest (or least) value, the first of equals; that beside
-// the first NaN if there is one.
-template <class Op, class R, class T, class I, uint Most>
-MSL_INLINE I place_of(const T (&values)[Most], const I (&places)[Most], uint count) {
-  static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
-  const T best = reduce<Op, T>(values, count);
-  uint first = count - 1;
-  if constexpr (metal::is_floating_point_v<T>) {
-    if (best != best) {
-MSL_PHASE for (uint i = count; i-- > 0;) first = values[i] != values[i] ? i : first;
-      return places[first];
+// The first of the values that `is` holds for: one is among them.
+template <class T, class Is>
+MSL_INLINE uint first_that(const T* values, uint count, Is is) {
+  constexpr uint block = 8;
+  if (count <= 4 * block) {
+    using Bits = bool __attribute__((ext_vector_type(block)));
+    uint found = 0, at = 0;
+    for (; at + block <= count; at += block) {
+      const auto bits = __builtin_convertvector(is(*(const Lanes<T, block>*)(values + at)), Bits);
+      found |= (uint)__builtin_bit_cast(uchar, bits) << at;
     }
+    for (; at < count; at++) found |= (uint)(bool)is(values[at]) << at;
+    return (uint)__builtin_ctz(found);
   }
-  uint least = count;
+  uint least = count - 1;
 MSL_PHASE for (uint i = 0; i < count; i++) {
-    const uint place = values[i] == best ? i : count;
+    const uint place = is(values[i]) ? i : count;
     least = place < least ? place : least;
   }
-  return places[least < count ? least : 0];
+  return least;
+}
+
+// What `place` gives for the thread that has the value `best`, the first of equals; for the first
+// NaN, if `best` is one.
+template <class R, class T, uint Most, class Place>
+MSL_INLINE auto place_of(const T (&values)[Most], uint count, R best, Place place) {
+  static_assert(metal::is_same_v<R, T>, "values of another type than the operation's");
+  if constexpr (metal::is_integral_v<T>) {
+    return place(first_that(values, count, [=](auto v) { return v == best; }));
+  } else if constexpr (metal::is_same_v<T, float>) {
+    if (best != best) return place(first_that(values, count, [](auto v) { return v != v; }));
+    return place(first_that(values, count, [=](auto v) { return v == best; }));
+  } else {
+    alignas(64) float converted[Most];
+MSL_PHASE for (uint i = 0; i < count; i++) converted[i] = (float)values[i];
+    return place_of<float>(converted, count, (float)best, place);
+  }
 }
 
 // Mean, sum of squared distances from it, and number of the values: in two passes, which is at
@@ -236,6 +293,25 @@ MSL_INLINE metal::float3 welford_combine(const metal::float3 (&sets)[Most], uint
   for (uint l = 1; l < width && l < count; l++)
     all = welford_pair(all, metal::float3(mean[l], spread[l], weight[l]));
   return all;
+}
+
+// An operation of SIMD groups (`simdgroup.h`) on the values of all threads, taken as `Value`;
+// `argument` gives that of a thread, `typed` makes of a result what is kept.
+template <class Operation, class Value, class T, class R, uint Most, class Argument, class Typed>
+MSL_INLINE void of_simdgroups(const T (&values)[Most], uint count, Argument argument, Typed typed,
+                              R (&results)[Most]) {
+  for (uint first = 0; first < count; first += simd_width) {
+    const uint filled = count - first < simd_width ? count - first : simd_width;
+    Value in[simd_width], out[simd_width];
+    ushort arguments[simd_width];
+    for (uint lane = 0; lane < filled; lane++) {
+      in[lane] = Value(values[first + lane]);
+      arguments[lane] = argument(first + lane);
+    }
+    if (filled == simd_width) Operation::apply(in, out, arguments, all_lanes);
+    else Operation::apply(in, out, arguments, (1u << filled) - 1);
+    for (uint lane = 0; lane < filled; lane++) results[first + lane] = typed(out[lane]);
+  }
 }
 
 // --- loops over the elements that the threads of a group share
@@ -434,43 +510,67 @@ MSL_INLINE void together(const ColumnsOfNumbers& of, metal::float3 (&result)[col
 // Threads along one axis, at most: their places are numbers with a sign.
 constexpr uint most_threads = INT_MAX;
 
-// Thread `number` of a group whose threads lie along `Axis`.
-template <uint Axis, bool OneGroup>
+// Thread `number` of a group whose threads lie along `Axis`; in rows of `Width` of them along the
+// next axis, if that is not 0.
+template <uint Axis, bool OneGroup, uint Width>
 MSL_INLINE Thread thread_of(const Launch* l, const uint3& where, uint count, uint number) {
+  const uint in_row = Width ? number % (Width ? Width : 1) : number;
+  const uint row = Width ? number / (Width ? Width : 1) : 0;
+  const uint in_rows = Width ? Width : count, rows = Width ? count / (Width ? Width : 1) : 1;
+  // With a sign: that the place does not wrap is what makes neighbouring threads' indices, and so
+  // what they load, neighbours for the compiler. `run` has seen that it fits.
+  const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
+  const uint first = OneGroup ? 0 : at * l->group[Axis];
+  const uint place = (uint)((int)first + (int)in_row);
+  // Of an axis: `own` along `Axis`, `next` along the one behind it.
+  const auto along = [](uint axis, uint own, uint next, uint other) MSL_ALWAYS_INLINE {
+    return axis == Axis ? own : Width && axis == Axis + 1 ? next : other;
+  };
   Thread t;
   t.launch = l;
   t.context = nullptr;
   t.group = where;
   t.index = number;
-  t.group_size = uint3(Axis == 0 ? count : 1u, Axis == 1 ? count : 1u, Axis == 2 ? count : 1u);
-  t.in_group = uint3(Axis == 0 ? number : 0u, Axis == 1 ? number : 0u, Axis == 2 ? number : 0u);
-  // With a sign: that the place does not wrap is what makes neighbouring threads' indices, and so
-  // what they load, neighbours for the compiler. `run` has seen that it fits.
-  const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
-  const uint first = OneGroup ? 0 : at * l->group[Axis];
-  const uint place = (uint)((int)first + (int)number);
-  t.in_grid = uint3(Axis == 0 ? place : where.x, Axis == 1 ? place : where.y,
-                    Axis == 2 ? place : where.z);
+  t.group_size = uint3(along(0, in_rows, rows, 1), along(1, in_rows, rows, 1),
+                       along(2, in_rows, rows, 1));
+  t.in_group = uint3(along(0, in_row, row, 0), along(1, in_row, row, 0), along(2, in_row, row, 0));
+  t.in_grid = uint3(along(0, place, row, where.x), along(1, place, row, where.y),
+                    along(2, place, row, where.z));
   return t;
 }
 
+// Threads of the group at `where`, if they all lie as a kernel's loops ask for, else 0.
+template <uint Axis, bool OneGroup, uint Width>
+MSL_INLINE uint threads_of(const Launch* l, const uint3& where) {
+  constexpr uint next = Width ? Axis + 1 : 3, other = Axis == 0 ? 2 : 0;
+  if constexpr (Width != 0) {
+    static_assert(Axis < 2, "the rows of threads lie along another axis");
+    const bool fits = l->grid[Axis] == Width && l->group[Axis] == Width && l->groups[next] == 1 &&
+                      l->group[other] == 1;
+    return fits ? Width * l->grid[next] : 0;
+  } else {
+    const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
+    return at_most(l->group[Axis], l->grid[Axis] - at * l->group[Axis]);
+  }
+}
+
 // The linear threadgroups begin..end of the grid, x fastest, by `group`, as long as their threads
-// all lie along `Axis` (`Size` of them, if that is not 0); with `OneGroup` the grid must have one
-// group along the axis. Gives the first that was not run.
-template <uint Axis, uint Size, bool OneGroup, class Group>
+// lie as `threads_of` says (`Size` of them, if that is not 0); with `OneGroup` the grid must have
+// one group along the axis. Gives the first that was not run.
+template <uint Axis, bool OneGroup, uint Width, uint Size, class Group>
 MSL_INLINE ulong run(const Launch* l, char* memory, ulong begin, ulong end, Group group) {
   constexpr uint second = Axis == 0 ? 1 : 0, third = Axis == 2 ? 1 : 2;
-  if (l->group[second] != 1 || l->group[third] != 1 || (OneGroup && l->groups[Axis] != 1) ||
-      l->grid[0] > most_threads || l->grid[1] > most_threads || l->grid[2] > most_threads)
+  if ((Width == 0 && (l->group[second] != 1 || l->group[third] != 1)) ||
+      (OneGroup && l->groups[Axis] != 1) || l->grid[0] > most_threads ||
+      l->grid[1] > most_threads || l->grid[2] > most_threads)
     return begin;
   uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
   const ulong row = begin / l->groups[0];
   where.y = (uint)(row % l->groups[1]);
   where.z = (uint)(row / l->groups[1]);
   for (ulong g = begin; g < end; g++) {
-    const uint at = Axis == 0 ? where.x : Axis == 1 ? where.y : where.z;
-    const uint size = at_most(l->group[Axis], l->grid[Axis] - at * l->group[Axis]);
-    const bool fits = Size == 0 || size == Size;
+    const uint size = threads_of<Axis, OneGroup, Width>(l, where);
+    const bool fits = Size == 0 ? size != 0 : size == Size;
     if (__builtin_expect(!fits || !group(l, memory, where, size), 0)) return g;
     if (++where.x == l->groups[0]) {
       where.x = 0;
@@ -501,13 +601,13 @@ MSL_INLINE Thread column_thread(const Launch* l, const uint3& where, uint count,
 }
 
 // As `run`, with up to `columns` groups at once by `together`.
-template <uint Axis, uint Size, bool OneGroup, class Group, class Together>
+template <uint Axis, bool OneGroup, uint Width, uint Size, class Group, class Together>
 MSL_INLINE ulong run_columns(const Launch* l, char* memory, ulong begin, ulong end, Group group,
                              Together together) {
-  static_assert(Axis != 0 && OneGroup, "groups lie side by side in x");
+  static_assert(Axis != 0 && OneGroup && Width == 0, "groups lie side by side in x");
   const uint size = at_most(l->group[Axis], l->grid[Axis]);
-  const bool fits = l->group[0] == 1 && l->grid[0] <= most_threads && l->group[3 - Axis] == 1 && l->groups[Axis] == 1 &&
-                    (Size == 0 || size == Size);
+  const bool fits = l->group[0] == 1 && l->grid[0] <= most_threads && l->group[3 - Axis] == 1 &&
+                    l->groups[Axis] == 1 && (Size == 0 || size == Size);
   while (begin < end) {
     uint3 where((uint)(begin % l->groups[0]), 0u, 0u);
     const ulong row = begin / l->groups[0], left = end - begin;
@@ -521,7 +621,8 @@ MSL_INLINE ulong run_columns(const Launch* l, char* memory, ulong begin, ulong e
              ? together(l, memory, where, size, metal::integral_constant<uint, columns>())
              : together(l, memory, where, size, wide));
     const ulong next =
-        done ? begin + wide : run<Axis, Size, OneGroup>(l, memory, begin, begin + wide, group);
+        done ? begin + wide
+             : run<Axis, OneGroup, Width, Size>(l, memory, begin, begin + wide, group);
     if (next < begin + wide) return next;
     begin = next;
   }
@@ -533,11 +634,12 @@ MSL_INLINE ulong run_columns(const Launch* l, char* memory, ulong begin, ulong e
 
 // The loops of a kernel by `msl_group`, and by `msl_columns` where several groups lie side by side
 // in x. They give the first threadgroup that was not run, which is for fibers.
-#define MSL_ROWS_ENTRY(axis, size, one_group, threadgroup_bytes)                      \
-  MSL_LOOPS_ENTRY((msl::fission::run<axis, size, one_group>), (&msl_group), threadgroup_bytes)
-#define MSL_COLUMNS_ENTRY(axis, size, one_group, threadgroup_bytes)                   \
+#define MSL_ROWS_ENTRY(lie, threadgroup_bytes)                                        \
+  MSL_LOOPS_ENTRY((msl::fission::run<MSL_REMOVE_PARENTHESES lie>), (&msl_group),      \
+                  threadgroup_bytes)
+#define MSL_COLUMNS_ENTRY(lie, threadgroup_bytes)                                     \
   MSL_LOOPS_ENTRY(                                                                    \
-      (msl::fission::run_columns<axis, size, one_group>),                             \
+      (msl::fission::run_columns<MSL_REMOVE_PARENTHESES lie>),                        \
       (&msl_group, [](auto... of) MSL_ALWAYS_INLINE { return msl_columns(of...); }),  \
       threadgroup_bytes)
 #define MSL_LOOPS_ENTRY(run, functions, threadgroup_bytes)                            \

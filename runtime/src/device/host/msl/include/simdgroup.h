@@ -75,47 +75,53 @@ MSL_INLINE uint lanes_of_group(uint first) {
   return Width == 32 ? all_lanes : ((1u << (Width % 32)) - 1) << first;
 }
 
-// The reduction over each group of `Width` lanes, for those in `mask`. A full SIMD group is
-// reduced as a tree: lanes 16 apart, then 8, 4, 2, 1.
-template <class T, class Op, uint Width>
-MSL_UNCHECKED void reduce(Context* c, uint simdgroup, uint mask) {
-  const T* in = inputs<T>(c, simdgroup);
-  T* out = outputs<T>(c, simdgroup);
-  for (uint first = 0; first < simd_width; first += Width) {
-    uint lanes = mask & lanes_of_group<Width>(first);
-    if (!lanes) continue;
-    T result;
-    if (lanes == lanes_of_group<Width>(first)) {
-      T partial[Width / 2];
-      for (uint i = 0; i < Width / 2; i++)
-        partial[i] = Op::apply(in[first + i], in[first + i + Width / 2]);
-      for (uint distance = Width / 4; distance; distance /= 2)
-        for (uint i = 0; i < distance; i++)
-          partial[i] = Op::apply(partial[i], partial[i + distance]);
-      result = partial[0];
-    } else {
-      result = in[__builtin_ctz(lanes)];
-      for (uint rest = lanes & (lanes - 1); rest; rest &= rest - 1)
-        result = Op::apply(result, in[__builtin_ctz(rest)]);
-    }
-    for (uint lane = first; lane < first + Width; lane++) out[lane] = result;
-  }
-}
+// What a SIMD group makes of the values `in` of its lanes, of which those in `mask` take part: the
+// values `out`. Fibers come here when all lanes have left their values, loops after a phase.
 
-template <class T, class Op, uint Width, bool Inclusive>
-MSL_UNCHECKED void scan(Context* c, uint simdgroup, uint mask) {
-  const T* in = inputs<T>(c, simdgroup);
-  T* out = outputs<T>(c, simdgroup);
-  for (uint first = 0; first < simd_width; first += Width) {
-    T running = Op::template identity<T>();
-    for (uint lanes = mask & lanes_of_group<Width>(first); lanes; lanes &= lanes - 1) {
-      uint lane = (uint)__builtin_ctz(lanes);
-      T next = Op::apply(running, in[lane]);
-      out[lane] = Inclusive ? next : running;
-      running = next;
+// The reduction over each group of `Width` lanes. A full SIMD group is reduced as a tree: lanes 16
+// apart, then 8, 4, 2, 1.
+template <class Op, uint Width>
+struct Reduction {
+  template <class T>
+  static MSL_INLINE void apply(const T* in, T* out, const ushort*, uint mask) {
+    for (uint first = 0; first < simd_width; first += Width) {
+      uint lanes = mask & lanes_of_group<Width>(first);
+      if (!lanes) continue;
+      T result;
+      if (lanes == lanes_of_group<Width>(first)) {
+        T partial[Width / 2];
+        for (uint i = 0; i < Width / 2; i++)
+          partial[i] = Op::apply(in[first + i], in[first + i + Width / 2]);
+        for (uint distance = Width / 4; distance; distance /= 2)
+          for (uint i = 0; i < distance; i++)
+            partial[i] = Op::apply(partial[i], partial[i + distance]);
+        result = partial[0];
+      } else {
+        result = in[__builtin_ctz(lanes)];
+        for (uint rest = lanes & (lanes - 1); rest; rest &= rest - 1)
+          result = Op::apply(result, in[__builtin_ctz(rest)]);
+      }
+      for (uint lane = first; lane < first + Width; lane++) out[lane] = result;
     }
   }
-}
+};
+
+// The reductions of each lane and those before it in its group; without itself if not inclusive.
+template <class Op, uint Width, bool Inclusive>
+struct Scan {
+  template <class T>
+  static MSL_INLINE void apply(const T* in, T* out, const ushort*, uint mask) {
+    for (uint first = 0; first < simd_width; first += Width) {
+      T running = Op::template identity<T>();
+      for (uint lanes = mask & lanes_of_group<Width>(first); lanes; lanes &= lanes - 1) {
+        uint lane = (uint)__builtin_ctz(lanes);
+        T next = Op::apply(running, in[lane]);
+        out[lane] = Inclusive ? next : running;
+        running = next;
+      }
+    }
+  }
+};
 
 // Where a shuffle reads, as a distance within the group; outside of 0..Width there is no lane.
 struct FromLane {
@@ -143,17 +149,24 @@ struct RotateUp {
 
 // Each lane gets the value of its source lane. Where that lane does not exist or does not take
 // part, Metal leaves the result open; here it is the lane's own value.
-template <class T, class From, uint Width>
-MSL_UNCHECKED void shuffle(Context* c, uint simdgroup, uint mask) {
-  const T* in = inputs<T>(c, simdgroup);
-  T* out = outputs<T>(c, simdgroup);
-  const ushort* arguments = c->argument + simdgroup * simd_width;
-  for (uint lanes = mask; lanes; lanes &= lanes - 1) {
-    uint lane = (uint)__builtin_ctz(lanes), first = lane / Width * Width;
-    uint source = From::source(lane - first, arguments[lane], Width);
-    bool there = source < Width && (mask >> (first + source) & 1);
-    out[lane] = in[there ? first + source : lane];
+template <class From, uint Width>
+struct Shuffle {
+  template <class T>
+  static MSL_INLINE void apply(const T* in, T* out, const ushort* arguments, uint mask) {
+    for (uint lanes = mask; lanes; lanes &= lanes - 1) {
+      uint lane = (uint)__builtin_ctz(lanes), first = lane / Width * Width;
+      uint source = From::source(lane - first, arguments[lane], Width);
+      bool there = source < Width && (mask >> (first + source) & 1);
+      out[lane] = in[there ? first + source : lane];
+    }
   }
+};
+
+// The last lane to come performs the operation for all of its SIMD group.
+template <class T, class Operation>
+MSL_UNCHECKED void perform(Context* c, uint simdgroup, uint mask) {
+  Operation::apply(inputs<T>(c, simdgroup), outputs<T>(c, simdgroup),
+                   c->argument + simdgroup * simd_width, mask);
 }
 
 // A shuffle whose missing sources are taken from the filling values of other lanes: beyond the
@@ -235,14 +248,14 @@ struct quad_vote : msl::Vote<uint> {
   explicit constexpr quad_vote(uint m = 0) : msl::Vote<uint>(m, 0xf) {}
 };
 
-#define MSL_REDUCTION(name, Op)                                                          \
-  template <class T>                                                                     \
-  MSL_INLINE T simd_##name(T value, uint site = MSL_SITE) {                              \
-    return msl::exchange<T>(value, &msl::reduce<T, msl::Op, 32>, site);                  \
-  }                                                                                      \
-  template <class T>                                                                     \
-  MSL_INLINE T quad_##name(T value, uint site = MSL_SITE) {                              \
-    return msl::exchange<T>(value, &msl::reduce<T, msl::Op, 4>, site);                   \
+#define MSL_REDUCTION(name, Op)                                                                \
+  template <class T>                                                                           \
+  MSL_INLINE T simd_##name(T value, uint site = MSL_SITE) {                                    \
+    return msl::exchange<T>(value, &msl::perform<T, msl::Reduction<msl::Op, 32>>, site);       \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T quad_##name(T value, uint site = MSL_SITE) {                                    \
+    return msl::exchange<T>(value, &msl::perform<T, msl::Reduction<msl::Op, 4>>, site);        \
   }
 MSL_REDUCTION(sum, Sum)
 MSL_REDUCTION(product, Product)
@@ -253,35 +266,37 @@ MSL_REDUCTION(or, BitOr)
 MSL_REDUCTION(xor, BitXor)
 #undef MSL_REDUCTION
 
-#define MSL_SCAN(name, Op)                                                               \
-  template <class T>                                                                     \
-  MSL_INLINE T simd_prefix_inclusive_##name(T value, uint site = MSL_SITE) {             \
-    return msl::exchange<T>(value, &msl::scan<T, msl::Op, 32, true>, site);              \
-  }                                                                                      \
-  template <class T>                                                                     \
-  MSL_INLINE T simd_prefix_exclusive_##name(T value, uint site = MSL_SITE) {             \
-    return msl::exchange<T>(value, &msl::scan<T, msl::Op, 32, false>, site);             \
-  }                                                                                      \
-  template <class T>                                                                     \
-  MSL_INLINE T quad_prefix_inclusive_##name(T value, uint site = MSL_SITE) {             \
-    return msl::exchange<T>(value, &msl::scan<T, msl::Op, 4, true>, site);               \
-  }                                                                                      \
-  template <class T>                                                                     \
-  MSL_INLINE T quad_prefix_exclusive_##name(T value, uint site = MSL_SITE) {             \
-    return msl::exchange<T>(value, &msl::scan<T, msl::Op, 4, false>, site);              \
+#define MSL_SCAN(name, Op)                                                                     \
+  template <class T>                                                                           \
+  MSL_INLINE T simd_prefix_inclusive_##name(T value, uint site = MSL_SITE) {                   \
+    return msl::exchange<T>(value, &msl::perform<T, msl::Scan<msl::Op, 32, true>>, site);      \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T simd_prefix_exclusive_##name(T value, uint site = MSL_SITE) {                   \
+    return msl::exchange<T>(value, &msl::perform<T, msl::Scan<msl::Op, 32, false>>, site);     \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T quad_prefix_inclusive_##name(T value, uint site = MSL_SITE) {                   \
+    return msl::exchange<T>(value, &msl::perform<T, msl::Scan<msl::Op, 4, true>>, site);       \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T quad_prefix_exclusive_##name(T value, uint site = MSL_SITE) {                   \
+    return msl::exchange<T>(value, &msl::perform<T, msl::Scan<msl::Op, 4, false>>, site);      \
   }
 MSL_SCAN(sum, Sum)
 MSL_SCAN(product, Product)
 #undef MSL_SCAN
 
-#define MSL_SHUFFLE(name, From)                                                          \
-  template <class T>                                                                     \
-  MSL_INLINE T simd_##name(T value, ushort argument, uint site = MSL_SITE) {             \
-    return msl::exchange<T>(value, &msl::shuffle<T, msl::From, 32>, site, argument);     \
-  }                                                                                      \
-  template <class T>                                                                     \
-  MSL_INLINE T quad_##name(T value, ushort argument, uint site = MSL_SITE) {             \
-    return msl::exchange<T>(value, &msl::shuffle<T, msl::From, 4>, site, argument);      \
+#define MSL_SHUFFLE(name, From)                                                                \
+  template <class T>                                                                           \
+  MSL_INLINE T simd_##name(T value, ushort argument, uint site = MSL_SITE) {                   \
+    using Operation = msl::Shuffle<msl::From, 32>;                                             \
+    return msl::exchange<T>(value, &msl::perform<T, Operation>, site, argument);               \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T quad_##name(T value, ushort argument, uint site = MSL_SITE) {                   \
+    using Operation = msl::Shuffle<msl::From, 4>;                                              \
+    return msl::exchange<T>(value, &msl::perform<T, Operation>, site, argument);               \
   }
 MSL_SHUFFLE(shuffle, FromLane)
 MSL_SHUFFLE(broadcast, FromLane)
@@ -291,6 +306,19 @@ MSL_SHUFFLE(shuffle_up, FromBelow)
 MSL_SHUFFLE(shuffle_rotate_down, RotateDown)
 MSL_SHUFFLE(shuffle_rotate_up, RotateUp)
 #undef MSL_SHUFFLE
+
+#define MSL_VOTE(name, Op)                                                                     \
+  MSL_INLINE bool simd_##name(bool vote, uint site = MSL_SITE) {                               \
+    using Operation = msl::Reduction<msl::Op, 32>;                                             \
+    return msl::exchange<bool>(vote, &msl::perform<bool, Operation>, site);                    \
+  }                                                                                            \
+  MSL_INLINE bool quad_##name(bool vote, uint site = MSL_SITE) {                               \
+    using Operation = msl::Reduction<msl::Op, 4>;                                              \
+    return msl::exchange<bool>(vote, &msl::perform<bool, Operation>, site);                    \
+  }
+MSL_VOTE(any, BitOr)
+MSL_VOTE(all, BitAnd)
+#undef MSL_VOTE
 
 }  // namespace metal
 
@@ -319,24 +347,24 @@ MSL_INLINE T exchange_filled(const T& value, const T& filling, ushort delta, ush
 
 namespace metal {
 
-#define MSL_FILLING_SHUFFLE(name, From)                                                       \
-  template <class T>                                                                          \
-  MSL_INLINE T simd_##name(T value, T filling, ushort delta, uint site = MSL_SITE) {          \
-    return msl::exchange_filled<T, msl::From, 32>(value, filling, delta, 32, site);           \
-  }                                                                                           \
-  template <class T>                                                                          \
-  MSL_INLINE T simd_##name(T value, T filling, ushort delta, ushort modulo,                   \
-                           uint site = MSL_SITE) {                                            \
-    return msl::exchange_filled<T, msl::From, 32>(value, filling, delta, modulo, site);       \
-  }                                                                                           \
-  template <class T>                                                                          \
-  MSL_INLINE T quad_##name(T value, T filling, ushort delta, uint site = MSL_SITE) {          \
-    return msl::exchange_filled<T, msl::From, 4>(value, filling, delta, 4, site);             \
-  }                                                                                           \
-  template <class T>                                                                          \
-  MSL_INLINE T quad_##name(T value, T filling, ushort delta, ushort modulo,                   \
-                           uint site = MSL_SITE) {                                            \
-    return msl::exchange_filled<T, msl::From, 4>(value, filling, delta, modulo, site);        \
+#define MSL_FILLING_SHUFFLE(name, From)                                                        \
+  template <class T>                                                                           \
+  MSL_INLINE T simd_##name(T value, T filling, ushort delta, uint site = MSL_SITE) {           \
+    return msl::exchange_filled<T, msl::From, 32>(value, filling, delta, 32, site);            \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T simd_##name(T value, T filling, ushort delta, ushort modulo,                    \
+                           uint site = MSL_SITE) {                                             \
+    return msl::exchange_filled<T, msl::From, 32>(value, filling, delta, modulo, site);        \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T quad_##name(T value, T filling, ushort delta, uint site = MSL_SITE) {           \
+    return msl::exchange_filled<T, msl::From, 4>(value, filling, delta, 4, site);              \
+  }                                                                                            \
+  template <class T>                                                                           \
+  MSL_INLINE T quad_##name(T value, T filling, ushort delta, ushort modulo,                    \
+                           uint site = MSL_SITE) {                                             \
+    return msl::exchange_filled<T, msl::From, 4>(value, filling, delta, modulo, site);         \
   }
 MSL_FILLING_SHUFFLE(shuffle_and_fill_down, FromAbove)
 MSL_FILLING_SHUFFLE(shuffle_and_fill_up, FromBelow)
@@ -352,12 +380,6 @@ MSL_INLINE simd_vote simd_ballot(bool vote, uint site = MSL_SITE) {
 MSL_INLINE simd_vote simd_active_threads_mask(uint site = MSL_SITE) {
   return simd_ballot(true, site);
 }
-MSL_INLINE bool simd_any(bool vote, uint site = MSL_SITE) {
-  return msl::exchange<uint>((uint)vote, &msl::reduce<uint, msl::BitOr, 32>, site) != 0;
-}
-MSL_INLINE bool simd_all(bool vote, uint site = MSL_SITE) {
-  return msl::exchange<uint>((uint)vote, &msl::reduce<uint, msl::BitAnd, 32>, site) != 0;
-}
 MSL_INLINE bool simd_is_first(uint site = MSL_SITE) {
   uint lane = msl::context()->current % msl::simd_width;
   return msl::exchange<uint>(lane, &msl::broadcast_first<uint>, site) == lane;
@@ -368,12 +390,6 @@ MSL_INLINE quad_vote quad_ballot(bool vote, uint site = MSL_SITE) {
 }
 MSL_INLINE quad_vote quad_active_threads_mask(uint site = MSL_SITE) {
   return quad_ballot(true, site);
-}
-MSL_INLINE bool quad_any(bool vote, uint site = MSL_SITE) {
-  return msl::exchange<uint>((uint)vote, &msl::reduce<uint, msl::BitOr, 4>, site) != 0;
-}
-MSL_INLINE bool quad_all(bool vote, uint site = MSL_SITE) {
-  return msl::exchange<uint>((uint)vote, &msl::reduce<uint, msl::BitAnd, 4>, site) != 0;
 }
 MSL_INLINE bool quad_is_first(uint site = MSL_SITE) {
   uint lane = msl::context()->current % 4;

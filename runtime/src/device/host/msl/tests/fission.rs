@@ -3,7 +3,9 @@
 mod corpus;
 mod data;
 mod fibers;
+mod planes;
 mod refused;
+mod simd;
 
 use std::sync::Arc;
 

@@ -39,6 +39,7 @@ impl Noise {
             Filling::Tiny => value * 4.0 * f32::MIN_POSITIVE,
             Filling::Special => match self.next() % 700 {
                 0 => f32::NAN,
+                13 => -f32::NAN,
                 1 => f32::INFINITY,
                 2..=3 => f32::NEG_INFINITY,
                 4..=8 => -0.0,

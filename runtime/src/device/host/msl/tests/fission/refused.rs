@@ -49,7 +49,8 @@ fn what_is_not_understood_is_left_to_fibers() {
             "a return in",
         ),
         (format!("{{ float x0 = 1; tmp0 += x0; }} auto t = {sum}; {store}"), "two variables"),
-        ("float t = metal::simd_sum(tmp0) + 1; out_ptr0[r0_1 + 64*x0] = t;".to_owned(), "simd_sum"),
+        (format!("float u = metal::simd_ballot(tmp0 > 0).any(); {store}"), "simd_ballot"),
+        (format!("if (tmp0 > 0) {{ tmp0 += metal::simd_sum(tmp0); }} auto t = 0; {store}"), "flow"),
     ] {
         let Outcome::Refused(reason) = outcome(&row_kernel(&body)) else {
             assert!(why.is_empty(), "{body} is split");
