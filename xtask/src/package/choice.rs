@@ -88,7 +88,10 @@ mod tests {
         assert_eq!(left_out, "linux-aarch64: no tool");
         let (built, left_out) = chosen(&["ios-arm64-simulator"], false).unwrap();
         assert_eq!(built, "linux-x86_64 linux-aarch64 macos-arm64");
-        insta::assert_snapshot!(left_out, @"");
+        insta::assert_snapshot!(left_out, @"
+        ios-arm64-simulator: no tool
+        etmetal-V.xcframework.zip: it would lack the slice ios-arm64-simulator. It is made without by `cargo xtask package --target linux-x86_64 --target linux-aarch64 --target macos-arm64 --target ios-arm64`
+        ");
     }
 
     #[test]
