@@ -30,17 +30,20 @@ pub fn provide(workspace: &Workspace, triple: &str) -> Result<()> {
     // Where it failed is of no use; why it did, is.
     let added = rustup.env("RUST_BACKTRACE", "0").read();
     added.map(drop).map_err(|error| {
-        let told = format!("{error:#}");
-        let told: Vec<_> = told
-            .lines()
-            .filter(|line| !line.starts_with("info:") && !line.trim().is_empty())
-            .map(str::trim)
-            .collect();
         anyhow::anyhow!(
-            "Rust's standard library for {triple} is not installed, and cannot be: {}",
-            told.join(" ")
+            "Rust's standard library for {triple} is not installed, and `rustup target add \
+             {triple}` cannot install it: {}",
+            reason(&format!("{error:#}"))
         )
     })
+}
+
+/// Why a program of Rust's failed, in one line, from what it said.
+fn reason(said: &str) -> String {
+    let start = said.lines().position(|line| line.starts_with("error: ")).unwrap_or(0);
+    let lines = said.lines().skip(start).map(|line| line.strip_prefix("error: ").unwrap_or(line));
+    let lines: Vec<_> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
 }
 
 /// The linker for Mach-O that the toolchain brings along, if it does.
@@ -150,6 +153,18 @@ impl Rust {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_rustup_failed_is_one_line() {
+        let said = "`cd /x && rustup target add y` failed (exit status 1):\ninfo: downloading\n\
+                    error: component download failed for rust-std-y\n\nCaused by:\n    0: could \
+                    not download\n    1: 404\n";
+        let wanted =
+            "component download failed for rust-std-y Caused by: 0: could not download 1: 404";
+        assert_eq!(reason(said), wanted);
+        let none = "cannot start `rustup target add y`: is rustup installed?";
+        assert_eq!(reason(none), none);
+    }
 
     #[test]
     fn the_compiler_tells_release_and_host() {
