@@ -156,15 +156,10 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     // The same commit, without a second repository.
     std::fs::write(to.join(".git"), format!("gitdir: {}\n", git.trim()))?;
     let mut files = sources(from)?;
-    // One that was removed and not yet committed is no source.
-    files.retain(|path| from.join(path).symlink_metadata().is_ok());
+    // One that was removed and not yet committed is no source, nor is another repository.
+    files.retain(|path| from.join(path).symlink_metadata().is_ok_and(|file| !file.is_dir()));
     for path in sources(to)?.difference(&files) {
-        match std::fs::remove_file(to.join(path)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove the copy of {path}"));
-            }
-            _ => {}
-        }
+        remove(to, path).with_context(|| format!("cannot remove the copy of {path}"))?;
     }
     for path in &files {
         let (source, copy) = (from.join(path), to.join(path));
@@ -182,6 +177,23 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
             continue;
         }
         std::fs::copy(&source, &copy).with_context(|| format!("cannot copy {path}"))?;
+    }
+    Ok(())
+}
+
+/// Removes the file `path` below `root`, and the folders that are empty then.
+fn remove(root: &Path, path: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(root.join(path)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut folder = Path::new(path).parent();
+    while let Some(inner) = folder.filter(|inner| !inner.as_os_str().is_empty()) {
+        // One that is not empty stays.
+        if std::fs::remove_dir(root.join(inner)).is_err() {
+            break;
+        }
+        folder = inner.parent();
     }
     Ok(())
 }
@@ -214,7 +226,7 @@ mod tests {
         };
         let git =
             |args: &[&str]| Invocation::new("git").cwd(&from).args(args.iter().copied()).read();
-        for path in ["src/stream.rs", "gone.rs", "kept.rs", ".gitignore", "unknown.rs"] {
+        for path in ["src/stream.rs", "gone.rs", "kept.rs", ".gitignore", "a/b/unknown.rs"] {
             write(path, if path == ".gitignore" { "target\n" } else { path });
         }
         git(&["init", "--quiet"]).unwrap();
@@ -227,13 +239,16 @@ mod tests {
         // Moved, as git is told; removed, as it is not; and one that it was never told of.
         write("src/stream/mod.rs", "moved");
         git(&["rm", "--quiet", "--cached", "src/stream.rs"]).unwrap();
-        for path in ["src/stream.rs", "gone.rs", "unknown.rs"] {
+        for path in ["src/stream.rs", "gone.rs", "a/b/unknown.rs"] {
             std::fs::remove_file(from.join(path)).unwrap();
         }
+        // Where a folder was, there may be a file then.
+        std::fs::remove_dir_all(from.join("a")).unwrap();
+        write("a", "a file");
         copy_sources(&from, &to).unwrap();
         let copied: Vec<_> = sources(&to).unwrap().into_iter().collect();
         let there: Vec<_> = copied.iter().filter(|path| to.join(path).exists()).collect();
-        assert_eq!(there, [".gitignore", "kept.rs", "src/stream/mod.rs"]);
+        assert_eq!(there, [".gitignore", "a", "kept.rs", "src/stream/mod.rs"]);
         assert_eq!(kept(), time, "what did not change is not written");
         assert!(to.join("target/made").exists());
     }
