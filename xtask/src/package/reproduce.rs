@@ -158,7 +158,9 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     let mut files = sources(from)?;
     // One that was removed and not yet committed is no source, nor is another repository.
     files.retain(|path| from.join(path).symlink_metadata().is_ok_and(|file| !file.is_dir()));
-    for path in sources(to)?.difference(&files) {
+    // What was made there stays, also where no .gitignore is there yet.
+    let is_made = |path: &str| ["target/", "dist/"].iter().any(|made| path.starts_with(made));
+    for path in sources(to)?.difference(&files).filter(|path| !is_made(path)) {
         remove(to, path).with_context(|| format!("cannot remove the copy of {path}"))?;
     }
     for path in &files {
