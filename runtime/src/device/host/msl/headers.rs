@@ -26,6 +26,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("simdgroup_matrix.h", include_str!("include/simdgroup_matrix.h")),
     ("collective.h", include_str!("include/collective.h")),
     ("fission.h", include_str!("include/fission.h")),
+    ("reduction.h", include_str!("include/reduction.h")),
     ("address_spaces.h", include_str!("include/address_spaces.h")),
 ];
 

@@ -271,11 +271,14 @@ fn threadgroup_variables(tokens: &[Token<'_>], at: usize) -> Option<(usize, Stri
     }
 }
 
-/// The operation of `collective.h` to call in place of PyTorch's helper at `at`, in which each thread
-/// goes through the values of all.
+/// What `collective.h` does for all threads at once.
+pub(crate) const FIBER_OPERATIONS: [&str; 8] =
+    ["sum", "prod", "max", "min", "argmax", "argmin", "welford_reduce", "welford_combine"];
+
+/// The operation of `collective.h` to call in place of PyTorch's helper at `at`.
 fn fiber_operation(tokens: &[Token<'_>], at: usize) -> Option<String> {
     let operation = tokens[at].text.strip_prefix("threadgroup_")?;
-    let known = matches!(operation, "welford_reduce" | "welford_combine");
+    let known = FIBER_OPERATIONS.contains(&operation);
     let path = ["c10", "::", "metal", "::"];
     let start = at.checked_sub(path.len())?;
     let qualified = tokens[start..at].iter().zip(path).all(|(token, part)| token.is(part));

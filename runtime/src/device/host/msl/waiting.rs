@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::lex::{Token, matching};
+use super::rewrite::FIBER_OPERATIONS;
 
 /// Names of functions that let threads wait for each other, directly or through what they call.
 ///
@@ -33,8 +34,8 @@ pub(crate) fn function_names<'s>(tokens: &[Token<'s>]) -> HashSet<&'s str> {
 /// Whether MSL's own function of this name lets threads wait for each other.
 pub(crate) fn is_synchronising_word(word: &str) -> bool {
     // The operations of `collective.h`, which stand in the text once it is rewritten.
-    let is_fiber_operation = word.starts_with("fiber_welford");
-    is_fiber_operation
+    let of_fibers = word.strip_prefix("fiber_");
+    of_fibers.is_some_and(|operation| FIBER_OPERATIONS.contains(&operation))
         || matches!(word, "threadgroup" | "threadgroup_barrier" | "make_filled_simdgroup_matrix")
         || is_simd_function(word)
 }

@@ -35,7 +35,7 @@ impl Kind {
         })
     }
 
-    /// The operator's name in `fission.h`; none for welford.
+    /// The operator's name in `reduction.h`; none for welford.
     pub(super) fn operator(self) -> &'static str {
         match self {
             Kind::Sum => "Add",

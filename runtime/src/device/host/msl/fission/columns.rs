@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use super::super::kernels::KernelInfo;
 use super::Refusal;
-use super::analyse::{Analysis, Step, Work, is_cheap_function};
+use super::analyse::is_cheap_function;
 use super::collective::{Collective, Kind};
 use super::definitions::{Definition, definitions};
 use super::emit::{buffers, builtin, checks, keepers, without_cast};
@@ -18,6 +18,7 @@ use super::loops::{Gathered, Loop};
 use super::pays::pays;
 use super::reuse::Reuse;
 use super::statement::{Declaration, Tokens, names, text};
+use super::steps::{Analysis, Step, Work};
 
 /// Most elements of a loop of which a value is kept for each group.
 const MOST_ELEMENTS: u64 = 2048;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::Refusal;
-use super::analyse::{Analysis, Variable};
 use super::statement::names;
+use super::steps::{Analysis, Variable};
 
 /// What defines one variable of the threads.
 pub(super) enum Definition {

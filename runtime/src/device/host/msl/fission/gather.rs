@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use super::super::kernels::KernelInfo;
 use super::super::parameters::ParameterKind;
-use super::analyse::Analysis;
 use super::collective::{Collective, Kind};
 use super::loops::{Apart, Gathered, Loop, Order};
 use super::reuse::Reuse;
 use super::statement::{Declaration, Statement, Tokens, parse, text};
+use super::steps::Analysis;
 
 /// Code for the start of the group: how many elements loop `number` goes through.
 pub(super) fn span(of: &Loop<'_, '_>, number: usize) -> String {

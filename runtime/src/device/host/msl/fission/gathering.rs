@@ -2,11 +2,12 @@
 //! is brought together by operations of the group.
 
 use super::Refusal;
-use super::analyse::{Analyser, Step, is_cheap_function};
+use super::analyse::{Analyser, is_cheap_function};
 use super::collective::{Collective, Kind};
 use super::effects::Effects;
 use super::loops::{Gathered, Loop, is_identity, own_element};
 use super::statement::{Statement, Tokens, name_places, names, parse, reads};
+use super::steps::Step;
 
 impl<'a, 's> Analyser<'a, 's, '_> {
     /// The loop that goes through the elements of all threads, if this one does and all that it

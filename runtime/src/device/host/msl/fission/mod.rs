@@ -9,11 +9,11 @@
 //!
 //! 1. [`statement`] takes the body apart, [`hoist`] what it does at once in several steps,
 //!    [`effects`] tells what each statement writes and reads.
-//! 2. [`analyse`] makes a list of steps of it, or says why not.
+//! 2. [`analyse`] makes a list of [`steps`] of it, or says why not.
 //! 3. Loops over more elements than there are threads ([`loops`]) become one loop over all of them
 //!    where [`gathering`] allows it; costly values of elements are kept for later ones ([`reuse`]).
 //! 4. [`emit`] writes the steps as C++ for `include/fission.h`: the phases of one threadgroup, with
-//!    the loops of [`gather`]; and where it [`pays`] those of neighbouring threadgroups
+//!    the [`operations`] between them and the loops of [`gather`]; and where it [`pays`] those of neighbouring threadgroups
 //!    ([`columns`]).
 //!
 //! Whatever is not understood for certain is refused: the kernel then runs on fibers, as it does
@@ -36,10 +36,12 @@ mod gather;
 mod gathering;
 mod hoist;
 mod loops;
+mod operations;
 mod pays;
 mod reuse;
 mod simd;
 mod statement;
+mod steps;
 
 /// Why a kernel is left to fibers, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +124,7 @@ fn split_tokens(
     let builtins = builtins::Builtins::new(kernel, parameters)?;
     let synchronising = super::waiting::synchronising_names(tokens);
     let functions = analyse::Functions { own, synchronising: &synchronising };
-    let analysis = analyse::Analysis::new(kernel, builtins, body, functions)?;
+    let analysis = steps::Analysis::new(kernel, builtins, body, functions)?;
     emit::emit(kernel, &analysis)
 }
 

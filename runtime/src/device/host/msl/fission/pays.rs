@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::super::lex::matching;
-use super::analyse::{Analysis, Step};
 use super::statement::{Declaration, Statement, Tokens, parse};
+use super::steps::{Analysis, Step};
 
 /// Whether what the threads use lies side by side for neighbouring groups: in some index the
 /// number of the group stands alone and that of the element is multiplied, and in none the other

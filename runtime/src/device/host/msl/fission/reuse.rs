@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use super::super::lex::integer;
 use super::Refusal;
-use super::analyse::{Analysis, Step};
 use super::loops::Loop;
 use super::statement::{Declaration, Statement, Tokens, name_places, parse, reads, same};
+use super::steps::{Analysis, Step};
 
 /// Most arrays of kept values.
 const MOST_ARRAYS: usize = 8;

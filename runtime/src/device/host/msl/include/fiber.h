@@ -59,8 +59,9 @@ struct Context {
   void* worker_stack;  // where the worker waits for the end of the group
 
   // What one thread has computed for all (collective.h).
-  metal::vec<float, 3> result;
+  alignas(16) char result[slot_bytes];
   bool has_result;
+  uint taking_part[max_simdgroups];  // lanes of each SIMD group that have left a value for it
 
   ushort queue[2 * max_threads];  // runnable threads
   ushort free_stacks[max_threads];
@@ -393,6 +394,7 @@ inline MSL_OUT_OF_LINE void run_group(Context* c) {
   c->live = count;
   c->at_barrier = 0;
   c->has_result = false;
+  for (uint& lanes : c->taking_part) lanes = 0;
   c->queue_head = c->queue_tail = 0;
   for (uint s = 0; s * simd_width < count; s++) {
     uint lanes = count - s * simd_width;

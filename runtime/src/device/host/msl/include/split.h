@@ -57,6 +57,10 @@ struct SplitOf<SplitIndex<Width, Tiled>, Rest...> {
 // Rows and columns of a tile: 64 bytes of float down, 128 across.
 constexpr uint tile_rows = 16, tile_columns = 32;
 
+// Up to this width, whole rows are a loop of their own, of a length that the compiler knows: what
+// surrounds a loop of any length would take as long as a short one.
+constexpr uint narrow = 256;
+
 // Calls body(base, rest) for the indices begin to end.
 template <uint Width, bool Tiled, class Body>
 MSL_INLINE void split_loop(uint begin, uint end, const Body& body) {
@@ -75,8 +79,13 @@ MSL_INLINE void split_loop(uint begin, uint end, const Body& body) {
       continue;
     }
     const uint count = Width - first < end - begin ? Width - first : end - begin;
+    if (Width <= narrow && count == Width) {
 #pragma clang loop vectorize(assume_safety)
-    for (int rest = (int)first; rest < (int)(first + count); rest++) body((int)base, rest);
+      for (int rest = 0; rest < (int)Width; rest++) body((int)base, rest);
+    } else {
+#pragma clang loop vectorize(assume_safety)
+      for (int rest = (int)first; rest < (int)(first + count); rest++) body((int)base, rest);
+    }
     begin += count;
   }
 }

@@ -35,3 +35,65 @@ fn one_thread_computes_the_mean_for_all() {
         assert!((0..3).all(close), "thread {}, {}: {got:?} is not {want:?}", at / 4, at % 4);
     }
 }
+
+/// Reductions of the threads of a group that has a last SIMD group of some lanes, and of which some
+/// threads have returned.
+#[test]
+fn one_thread_reduces_for_all() {
+    let source = with_helpers(
+        "kernel void k(device float* out, device int* places, constant float* in,\n\
+         constant int* whole, uint t [[thread_index_in_threadgroup]]) {\n\
+         threadgroup float values[32]; threadgroup int counts[32]; threadgroup int at[32];\n\
+         threadgroup float2 pairs[32]; threadgroup bfloat halves[32];\n\
+         if (t % 7 == 6) return;\n\
+         constant float* p = in + t;\n\
+         for (int i = 0; i < 2; i++) {\n\
+         out[8 * i] = c10::metal::threadgroup_sum(values, p[i], t, 77);\n\
+         out[8 * i + 1] = c10::metal::threadgroup_prod(values, p[i], t, 77);\n\
+         out[8 * i + 2] = c10::metal::threadgroup_max(values, p[i], t, 77);\n\
+         out[8 * i + 3] = c10::metal::threadgroup_min(values, p[i], t, 77);\n\
+         float2 z = c10::metal::threadgroup_prod(pairs, float2(p[i], 0.25), t, 77);\n\
+         out[8 * i + 4] = z.x; out[8 * i + 5] = z.y;\n\
+         out[8 * i + 6] = c10::metal::threadgroup_max(halves, bfloat(p[i]), t, 77);\n\
+         places[4 * i] = c10::metal::threadgroup_argmax(values, at, p[i], int(t), t, 77);\n\
+         places[4 * i + 1] = c10::metal::threadgroup_argmin(values, at, p[i], int(t), t, 77);\n\
+         places[4 * i + 2] = c10::metal::threadgroup_sum(counts, whole[t], t, 77);\n\
+         }\n}",
+    );
+    let kernel = &both(&source, &["k"])[0];
+    assert!(matches!(kernel.info.fission, Outcome::Refused(_)), "the kernel is split");
+    let mut values: Vec<f32> = (0..78u16).map(|i| f32::from(i * 29 % 41) / 40.0 + 0.5).collect();
+    let mut whole: Vec<i32> = (0..77).collect();
+    let (mut out, mut places) = (vec![0.0f32; 16], vec![0i32; 8]);
+    Dispatch::new([77, 1, 1], [77, 1, 1])
+        .arg(&mut out)
+        .arg(&mut places)
+        .arg(&mut values)
+        .arg(&mut whole)
+        .run(&kernel.loops);
+    for i in 0..2 {
+        let there: Vec<(usize, f32)> =
+            (0..77).filter(|t| t % 7 != 6).map(|t| (t, values[t + i])).collect();
+        let all = || there.iter().map(|(_, v)| *v);
+        let (greatest, least) = (all().fold(f32::MIN, f32::max), all().fold(f32::MAX, f32::min));
+        let complex = all().fold((1.0f64, 0.0f64), |(re, im), v| {
+            let v = f64::from(v);
+            (re * v - im * 0.25, re * 0.25 + im * v)
+        });
+        let expected = [
+            all().sum::<f32>(),
+            all().product::<f32>(),
+            greatest,
+            least,
+            complex.0 as f32,
+            complex.1 as f32,
+            half::bf16::from_f32(greatest).to_f32(),
+        ];
+        for (got, want) in out[8 * i..].iter().zip(expected) {
+            assert!((got - want).abs() <= 1e-4 * want.abs(), "{i}: {got} is not {want}: {out:?}");
+        }
+        let first = |wanted: f32| there.iter().find(|(_, v)| *v == wanted).unwrap().0 as i32;
+        let count: i32 = there.iter().map(|(t, _)| *t as i32).sum();
+        assert_eq!(places[4 * i..4 * i + 3], [first(greatest), first(least), count]);
+    }
+}
