@@ -322,6 +322,7 @@ fn try_out(
     let trial = Trial {
         workspace,
         release: out,
+        catalogue: &made.catalogue,
         epoch: made.epoch,
         target: staged.target,
         python: &staged.python,
