@@ -9,6 +9,7 @@ use crate::steps::{Action, Input, Step};
 use crate::toolchain::apple::{self, CrossToolchain};
 use crate::toolchain::launcher::knows_rustc;
 use crate::toolchain::rust::Rust;
+use crate::toolchain::{identity, linux};
 use crate::workspace::{Workspace, cargo};
 
 /// Variables of the environment that change what cargo makes.
@@ -27,12 +28,13 @@ const VARIABLES: [&str; 12] = [
     "MACOSX_DEPLOYMENT_TARGET",
 ];
 
-/// `cargo` as for the stage: no path of this machine gets into what it makes, as the sources and
-/// cargo's own folder are remapped. Whoever wants to share compiled crates with the stage's
+/// `cargo` as for the stage: no path of this machine gets into what it makes, as the sources,
+/// cargo's own folder and the sources of Rust's standard library are remapped. Whoever wants to share compiled crates with the stage's
 /// build has to use the same.
-pub fn staged_cargo(workspace: &Workspace, environment: &Environment) -> Invocation {
+pub fn staged_cargo(workspace: &Workspace, rust: &Rust, environment: &Environment) -> Invocation {
     let flags: Vec<_> = path_names(workspace, environment)
         .into_iter()
+        .chain(library_names(rust))
         .map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()))
         .collect();
     let cargo = cargo(&workspace.root).without_env("CARGO_BUILD_TARGET");
@@ -69,6 +71,14 @@ fn path_names(workspace: &Workspace, environment: &Environment) -> Vec<(PathBuf,
     names
 }
 
+/// The same for the sources of the standard library: where they are installed, the compiler takes
+/// their real names for the ones that it has without them.
+fn library_names(rust: &Rust) -> Vec<(PathBuf, String)> {
+    let Some((folder, name)) = rust.library_sources() else { return Vec::new() };
+    let real = real_name(&folder).map(|real| (real, name.clone()));
+    [(folder, name)].into_iter().chain(real).collect()
+}
+
 /// Where a folder really is, if links lead to it.
 fn real_name(folder: &Path) -> Option<PathBuf> {
     folder.canonicalize().ok().filter(|real| real != folder)
@@ -100,7 +110,7 @@ pub struct RustBuild<'a> {
     pub rust: &'a Rust,
     /// The environment.
     pub environment: &'a Environment,
-    /// The C++ compiler: it links for Apple systems from elsewhere.
+    /// The C++ compiler: it links for other machines.
     pub cxx: &'a Path,
     /// The program that compilers are started with.
     pub launcher: Option<&'a Path>,
@@ -155,6 +165,9 @@ impl RustBuild<'_> {
         inputs.push(Input::Value("rustc".into(), self.rust.verbose_version.clone()));
         inputs.extend(variables(self.environment, &VARIABLES));
         inputs.extend(self.toolchain.map(|toolchain| Input::Step(toolchain.key())));
+        if linux::is_cross(self.preset) {
+            inputs.push(Input::Value("the C++ compiler".into(), identity(self.cxx)));
+        }
         let add_target = self.lacks_target.then(|| {
             let add = Invocation::new("rustup").args(["target", "add", &self.preset.target]);
             Action::Run(add.cwd(&self.workspace.root))
@@ -186,11 +199,14 @@ impl RustBuild<'_> {
     /// cargo with what it has to know of the target. `--config` stands before the command, all of
     /// it: cargo forgets it for one that stands behind.
     fn cargo(&self) -> Invocation {
-        let cargo = staged_cargo(self.workspace, self.environment);
+        let cargo = staged_cargo(self.workspace, self.rust, self.environment);
         let cargo = match self.deployment_target() {
             Some((name, version)) => cargo.env(name, version),
             None => cargo,
         };
+        if linux::is_cross(self.preset) {
+            return linux::cargo(self.preset, self.cxx, cargo);
+        }
         if !platform::is_apple(&self.preset.target) {
             return cargo;
         }
@@ -243,6 +259,7 @@ impl RustBuild<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::toolchain::Memory;
 
     #[test]
     fn folders_are_renamed_by_the_name_that_links_give_them_and_by_their_own() {
@@ -266,5 +283,52 @@ mod tests {
         assert_eq!(name(home.join("config.toml")).unwrap(), "/cargo/config.toml");
         assert_eq!(name(place.join("root/runtime/x.rs")).unwrap(), "/etmetal/runtime/x.rs");
         assert_eq!(name(place.join("elsewhere")), None);
+    }
+
+    /// Makes a program whose code comes from the standard library, as `cargo xtask build` does.
+    fn program(rust: &Rust, workspace: &Workspace, folder: &Path) -> Vec<u8> {
+        let text = "fn main() { let mut v = vec![1]; v.insert(std::env::args().count(), 2); }";
+        std::fs::write(folder.join("main.rs"), text).unwrap();
+        let names = library_names(rust).into_iter();
+        let names =
+            names.map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
+        let sysroot = rust.sysroot.as_ref().unwrap();
+        let rustc = crate::toolchain::rust::rustc(workspace).args(names).arg("--sysroot");
+        let rustc = rustc.arg(sysroot).args(["-Copt-level=3", "-g"]).arg(folder.join("main.rs"));
+        rustc.arg("-o").arg(folder.join("main")).read().unwrap();
+        std::fs::read(folder.join("main")).unwrap()
+    }
+
+    /// A toolchain with the libraries of `real`, where sources are installed or are not.
+    fn link_toolchain(real: &Path, to: &Path, has_sources: bool) {
+        let libraries = to.join("lib/rustlib");
+        std::fs::create_dir_all(&libraries).unwrap();
+        let triple = crate::preset::machine::triple();
+        let of_real = real.join("lib/rustlib").join(&triple);
+        std::os::unix::fs::symlink(of_real, libraries.join(triple)).unwrap();
+        if has_sources {
+            // The file by which the compiler knows that they are there.
+            let std = libraries.join("src/rust/library/std/src");
+            std::fs::create_dir_all(&std).unwrap();
+            std::fs::write(std.join("lib.rs"), "").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_program_is_the_same_with_and_without_the_sources_of_the_standard_library() {
+        let root = Workspace::root().unwrap();
+        let workspace = Workspace { target: root.join("target"), root };
+        let rust = Rust::find(&workspace, &Memory::default()).unwrap();
+        // The same toolchain twice, once with sources and once without.
+        let folder = tempfile::tempdir().unwrap();
+        let made = [true, false].map(|has_sources| {
+            let toolchain = folder.path().join(format!("toolchain-{has_sources}"));
+            link_toolchain(rust.sysroot.as_ref().unwrap(), &toolchain, has_sources);
+            let rust = Rust { sysroot: Some(toolchain), ..rust.clone() };
+            program(&rust, &workspace, folder.path())
+        });
+        assert!(made[0] == made[1]);
+        let has = |text: &str| memchr::memmem::find(&made[0], text.as_bytes()).is_some();
+        assert!(has("/rustc/") && !has(&folder.path().join("toolchain").display().to_string()));
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::openmp::find::Search;
 use crate::preset::{Preset, Sourced, Value, schema};
-use crate::toolchain::cxx;
+use crate::toolchain::{cxx, linux};
 
 /// One decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +162,10 @@ pub fn compiler(environment: &Environment, preset: &Preset, path: &Path) -> Deci
             },
             None => decision,
         };
+    }
+    if linux::is_cross(preset) {
+        return topic(format!("it is what distributions call the compiler for {}", preset.target))
+            .and("no preset names one (`[toolchain] cxx`)");
     }
     if let Some(named) = environment.get("CXX") {
         return topic(format!("the environment says CXX={}", named.display()))

@@ -10,7 +10,7 @@ use crate::executorch::{Executorch, Tree};
 use crate::preset::backend::Metal;
 use crate::preset::platform;
 use crate::process::Invocation;
-use crate::toolchain::apple;
+use crate::toolchain::{apple, linux};
 
 /// CMake with `-D` arguments.
 struct Definitions(Invocation);
@@ -40,6 +40,7 @@ impl CmakeBuild<'_> {
         let mut definitions = Definitions(invocation.arg("-B").arg(self.folder()));
         self.define_toolchain(&mut definitions);
         self.define_apple(&mut definitions);
+        self.define_other_linux(&mut definitions);
         match self.executorch {
             Executorch::Sdk(sdk) => definitions.set("CMAKE_PREFIX_PATH", &sdk.root),
             Executorch::Tree(_) => self.define_tree(&mut definitions)?,
@@ -112,6 +113,18 @@ impl CmakeBuild<'_> {
             for language in ["C", "CXX", "OBJC", "OBJCXX", "ASM"] {
                 definitions.set(&format!("CMAKE_{language}_COMPILER_TARGET"), &triple);
             }
+        }
+    }
+
+    /// What CMake has to know of a Linux with another processor.
+    fn define_other_linux(&self, definitions: &mut Definitions) {
+        if !linux::is_cross(self.preset()) {
+            return;
+        }
+        definitions.set("CMAKE_SYSTEM_NAME", "Linux");
+        definitions.set("CMAKE_SYSTEM_PROCESSOR", linux::processor(&self.preset().target));
+        if self.preset().toolchain.cc.is_none() {
+            definitions.set("CMAKE_C_COMPILER", linux::cc(self.cxx));
         }
     }
 

@@ -44,7 +44,7 @@ impl Bench {
         built.require_etmetal()?;
         let python = self.python.clone().or_else(python_with_torch).unwrap_or(built.python);
         let filter = self.filter.iter().flat_map(|text| ["--filter", text.as_str()]);
-        let program = staged_cargo(&built.workspace, &Environment::current())
+        let program = staged_cargo(&built.workspace, &built.rust, &Environment::current())
             .args(["run", "--release", "-p", "etmetal-tests", "--bin", "bench", "--"])
             .args(["--suite", &self.suite])
             .args(filter)

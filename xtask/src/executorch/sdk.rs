@@ -7,22 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use crate::preset::Preset;
 use crate::process::Invocation;
 use crate::steps::{Action, Input, Step};
-use crate::toolchain::apple;
+use crate::toolchain::{apple, linux};
 use crate::venv::{self, Lock, Venv};
 use crate::workspace::Workspace;
 
-/// The wheel for Macs, as pip is asked for it on other machines. The oldest Python that may be
-/// left: the libraries are the same for all.
-const MACOS_WHEEL: [&str; 8] = [
-    "--platform",
-    "macosx_14_0_arm64",
-    "--implementation",
-    "cp",
-    "--python-version",
-    "3.11",
-    "--abi",
-    "cp311",
-];
+/// How pip is asked for the wheel for another machine, besides its platform. The oldest Python that
+/// may be left: the libraries are the same for all.
+const ANY_PYTHON: [&str; 6] =
+    ["--implementation", "cp", "--python-version", "3.11", "--abi", "cp311"];
 
 /// The SDK, installed or to be installed.
 #[derive(Debug, Clone)]
@@ -38,15 +30,19 @@ pub struct Sdk {
 /// How an SDK for another machine is fetched.
 #[derive(Debug, Clone)]
 struct Fetch {
+    name: &'static str,
+    key: String,
     folder: PathBuf,
+    /// What wheels for the machine are tagged with.
+    platform: String,
     /// The requirement with its hashes.
     requirement: String,
     pip: Invocation,
 }
 
 impl Sdk {
-    /// The SDK for `preset`: the one in `venv`, or, for Apple systems from elsewhere, that of
-    /// Macs. iOS takes the headers of the same one.
+    /// The SDK for `preset`: the one in `venv`, or that of the other machine: for Apple systems
+    /// that of Macs. iOS takes the headers of the same one.
     ///
     /// # Errors
     /// The preset wants another version than the lock file has.
@@ -62,17 +58,26 @@ impl Sdk {
                 lock.path.display()
             );
         }
-        if !apple::is_cross(preset) {
-            return Ok(Self::at(venv, &preset.host));
-        }
-        let folder = workspace.target.join("apple/executorch");
+        let is_apple = apple::is_cross(preset);
+        let (name, key, folder, platform) = match is_apple {
+            true => (
+                "ExecuTorch SDK for Macs",
+                "sdk-apple".to_owned(),
+                workspace.target.join("apple/executorch"),
+                "macosx_14_0_arm64".to_owned(),
+            ),
+            false if linux::is_cross(preset) => (
+                "ExecuTorch SDK for the other Linux",
+                format!("sdk-{}", preset.target),
+                workspace.target.join("linux").join(&preset.target).join("executorch"),
+                format!("manylinux_2_28_{}", linux::processor(&preset.target)),
+            ),
+            false => return Ok(Self::at(venv, &preset.host)),
+        };
         let requirement = lock.requirement("executorch").with_context(none)?;
-        let pip = venv.pip();
-        Ok(Self {
-            root: folder.join("executorch"),
-            is_apple: true,
-            fetch: Some(Fetch { folder, requirement, pip }),
-        })
+        let root = folder.join("executorch");
+        let fetch = Fetch { name, key, folder, platform, requirement, pip: venv.pip() };
+        Ok(Self { root, is_apple, fetch: Some(fetch) })
     }
 
     /// Where the SDK for the machine `host` (`linux`, `macos`) lies in `venv`.
@@ -92,25 +97,26 @@ impl Sdk {
     }
 
     /// The key of the step that provides it.
-    pub fn key(&self) -> &'static str {
-        if self.fetch.is_some() { "sdk-apple" } else { venv::KEY }
+    pub fn key(&self) -> &str {
+        self.fetch.as_ref().map_or(venv::KEY, |fetch| &fetch.key)
     }
 
     /// Fetches it, where it is not that of the Python environment.
     pub fn fetch_step(&self) -> Option<Step> {
-        let Fetch { folder, requirement, pip } = self.fetch.as_ref()?;
+        let Fetch { name, key, folder, platform, requirement, pip } = self.fetch.as_ref()?;
         let file: &Path = &folder.with_extension("txt");
         let install = pip
             .clone()
             .args(["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile"])
-            .args(MACOS_WHEEL)
+            .args(["--platform", platform.as_str()])
+            .args(ANY_PYTHON)
             .arg("--target")
             .arg(folder)
             .arg("-r")
             .arg(file);
         Some(Step {
-            name: "ExecuTorch SDK for Macs",
-            key: self.key().to_owned(),
+            name,
+            key: key.clone(),
             inputs: vec![Input::Step(venv::KEY.to_owned())],
             actions: vec![
                 Action::Remove(folder.clone()),

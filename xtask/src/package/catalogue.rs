@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::VERSION;
 use super::archive::{Packed, Part};
 use super::digest::sha256;
+use super::target::Target;
 use super::tree::{Member, Tree};
 
 /// The catalogue's file name.
@@ -86,6 +87,13 @@ impl Entry {
 }
 
 impl Catalogue {
+    /// The wheel for `target`.
+    pub fn wheel(&self, target: &Target) -> Option<&str> {
+        let is_for = |archive: &Archive| archive.target.as_deref() == Some(target.triple);
+        let mut named = self.archives.iter();
+        named.find(|(name, of)| name.ends_with(".whl") && is_for(of)).map(|(name, _)| name.as_str())
+    }
+
     /// The text of the file.
     ///
     /// # Errors
@@ -100,5 +108,30 @@ impl Catalogue {
     /// It is no catalogue.
     pub fn parse(text: &[u8]) -> Result<Self> {
         serde_json::from_slice(text).with_context(|| format!("{} is damaged", name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_wheels_for_several_systems_the_one_for_a_target_is_found() {
+        let target = |name: &str| Target::named(name).unwrap();
+        let archive = |of: Option<&str>| Archive {
+            target: of.map(str::to_owned),
+            ..Archive::new(&Tree::default(), &Packed { bytes: Vec::new(), parts: Vec::new() })
+        };
+        let mut catalogue = Catalogue::default();
+        for name in ["linux-x86_64", "linux-aarch64"] {
+            for ending in ["tar.zst", "whl"] {
+                let of = archive(Some(target(name).triple));
+                catalogue.archives.insert(format!("{name}.{ending}"), of);
+            }
+        }
+        catalogue.archives.insert("sources.whl".into(), archive(None));
+        assert_eq!(catalogue.wheel(target("linux-x86_64")), Some("linux-x86_64.whl"));
+        assert_eq!(catalogue.wheel(target("linux-aarch64")), Some("linux-aarch64.whl"));
+        assert_eq!(catalogue.wheel(target("macos-arm64")), None);
     }
 }

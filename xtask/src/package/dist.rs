@@ -19,13 +19,9 @@ const UNFINISHED: &str = ".etmetal-dist-";
 /// # Errors
 /// `to` holds something that no release brought, or the file system refuses.
 pub fn publish(to: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<()> {
+    let place = Place::open(to)?;
+    let (to, new) = (place.to.as_path(), &place.new);
     let context = || format!("cannot write {}", to.display());
-    let parent = to.parent().with_context(context)?;
-    std::fs::create_dir_all(parent).with_context(context)?;
-    refuse_what_is_not_ours(to)?;
-    remove_unfinished(parent)?;
-    let new =
-        tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(parent).with_context(context)?;
     let folder = new.path().join("dist");
     std::fs::create_dir(&folder).with_context(context)?;
     for (name, bytes) in files {
@@ -33,6 +29,48 @@ pub fn publish(to: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     }
     std::fs::File::open(&folder).and_then(|folder| folder.sync_all()).with_context(context)?;
     exchange(&folder, to, &new.path().join("old")).with_context(context)
+}
+
+/// Checks that a release can be put into the folder `to`, before it is made, which takes its time.
+///
+/// # Errors
+/// As [`publish`], as far as that can be told without the files.
+pub fn check(to: &Path) -> Result<()> {
+    Place::open(to).map(drop)
+}
+
+/// Where a release is put, while nobody else puts one there.
+#[derive(Debug)]
+struct Place {
+    /// The folder itself, where links lead to it.
+    to: PathBuf,
+    /// A folder beside it, which is removed in the end.
+    new: tempfile::TempDir,
+    /// Locks the folder of both.
+    _lock: std::fs::File,
+}
+
+impl Place {
+    fn open(to: &Path) -> Result<Self> {
+        let to = match to.canonicalize() {
+            Ok(real) => real,
+            Err(_) if to.is_symlink() => {
+                bail!("{} is a link that leads nowhere: remove it", to.display())
+            }
+            Err(_) => to.to_owned(),
+        };
+        let context = || format!("cannot write {}", to.display());
+        let parent = to.parent().with_context(context)?;
+        std::fs::create_dir_all(parent).with_context(context)?;
+        let lock = std::fs::File::open(parent).with_context(context)?;
+        // Some file systems cannot; then what a second process leaves unfinished may be removed.
+        let _ = lock.lock();
+        refuse_what_is_not_ours(&to)?;
+        remove_unfinished(parent)?;
+        let new = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(parent);
+        let new = new.with_context(context)?;
+        Ok(Self { to, new, _lock: lock })
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -87,6 +125,11 @@ fn names(folder: &Path) -> Result<Option<Vec<String>>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(_) if folder.is_file() => bail!(
+            "{} is a file, where a release would be a folder: move it away, or choose another \
+             folder with --out",
+            folder.display()
+        ),
         Err(error) => {
             return Err(error).with_context(|| format!("cannot read {}", folder.display()));
         }
@@ -148,6 +191,60 @@ mod tests {
         let error = publish(&dist, &release(&[("a", "2")])).unwrap_err().to_string();
         assert!(error.contains("dist holds mine.txt, which its SHA256SUMS"), "{error}");
         assert_eq!(std::fs::read_to_string(dist.join("a")).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_taken_is_told_before_anything_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |path: &Path| check(path).map_err(|error| format!("{error:#}"));
+        check(&folder.path().join("not/yet/dist")).unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "precious").unwrap();
+        let error = told(&file).unwrap_err();
+        assert!(error.contains("file is a file, where a release would be a folder"), "{error}");
+        let error = told(&file.join("dist")).unwrap_err();
+        assert!(error.contains("cannot write "), "{error}");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let error = told(&link).unwrap_err();
+        assert!(error.ends_with("link is a link that leads nowhere: remove it"), "{error}");
+        assert!(publish(&file, &release(&[])).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+        assert_eq!(names(folder.path()).unwrap().unwrap(), ["file", "link", "not"]);
+        assert_eq!(names(&folder.path().join("not/yet")).unwrap().unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_to_the_folder_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("large disk"), folder.path().join("dist"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for text in ["1", "2"] {
+            publish(&link, &release(&[("a", text)])).unwrap();
+            assert_eq!(std::fs::read_to_string(real.join("a")).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_link(&link).unwrap(), real);
+        assert_eq!(names(folder.path()).unwrap().unwrap(), ["dist", "large disk"]);
+    }
+
+    #[test]
+    fn two_at_the_same_time_come_one_after_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let dist = folder.path().join("dist");
+        std::thread::scope(|scope| {
+            for text in ["1", "2", "3"] {
+                let dist = &dist;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        publish(dist, &release(&[("a", text), ("b", text)])).unwrap();
+                    }
+                });
+            }
+        });
+        let read = |name: &str| std::fs::read_to_string(dist.join(name)).unwrap();
+        assert_eq!(read("a"), read("b"));
+        assert_eq!(names(folder.path()).unwrap().unwrap(), ["dist"]);
     }
 
     #[test]

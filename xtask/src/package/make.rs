@@ -25,7 +25,7 @@ use crate::audit::image::OsVersion;
 use crate::environment::Environment;
 use crate::preset::Preset;
 use crate::process::Invocation;
-use crate::toolchain::{Installer, apple, cxx};
+use crate::toolchain::{Installer, apple, cxx, linux};
 use crate::venv::Lock;
 use crate::workspace::{Workspace, cargo};
 
@@ -328,7 +328,10 @@ fn compiler(
     if apple::is_cross(&staged.preset) && named.is_none() {
         return Ok(("zig c++", zig.to_owned()));
     }
-    let cxx = cxx::find(environment, named, Installer::detect())?;
+    let cxx = match linux::is_cross(&staged.preset) {
+        true => linux::find(environment, &staged.preset, Installer::detect())?,
+        false => cxx::find(environment, named, Installer::detect())?,
+    };
     Ok(("c++", first_line(Invocation::new(cxx).arg("--version"))?))
 }
 

@@ -18,6 +18,7 @@
 
 pub mod archive;
 pub mod catalogue;
+pub mod choice;
 pub mod compare;
 pub mod crate_file;
 pub mod crates;

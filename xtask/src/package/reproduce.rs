@@ -1,5 +1,6 @@
 //! Making a release a second time, where as much as possible is different.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -138,15 +139,31 @@ pub fn read(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Copies what git knows of, and the files that it does not ignore; files that have not changed
-/// stay as they are, with their times.
-fn copy_sources(from: &Path, to: &Path) -> Result<()> {
+/// The files that git knows of and is to know of in the folder, by path.
+fn sources(folder: &Path) -> Result<BTreeSet<String>> {
     let list = Invocation::new("git")
-        .cwd(from)
+        .cwd(folder)
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .read()
         .context("git tells which files are sources: --verify needs a git working copy")?;
-    for path in list.split('\0').filter(|path| !path.is_empty()) {
+    Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+}
+
+/// Copies what git knows of, and the files that it does not ignore; files that have not changed
+/// stay as they are, with their times. What an earlier copy had and the sources no longer have goes.
+fn copy_sources(from: &Path, to: &Path) -> Result<()> {
+    let git = Invocation::new("git").cwd(from).args(["rev-parse", "--absolute-git-dir"]).read()?;
+    // The same commit, without a second repository.
+    std::fs::write(to.join(".git"), format!("gitdir: {}\n", git.trim()))?;
+    let mut files = sources(from)?;
+    // One that was removed and not yet committed is no source, nor is another repository.
+    files.retain(|path| from.join(path).symlink_metadata().is_ok_and(|file| !file.is_dir()));
+    // What was made there stays, also where no .gitignore is there yet.
+    let is_made = |path: &str| ["target/", "dist/"].iter().any(|made| path.starts_with(made));
+    for path in sources(to)?.difference(&files).filter(|path| !is_made(path)) {
+        remove(to, path).with_context(|| format!("cannot remove the copy of {path}"))?;
+    }
+    for path in &files {
         let (source, copy) = (from.join(path), to.join(path));
         let folder = copy.parent().context("a file lies in a folder")?;
         std::fs::create_dir_all(folder)?;
@@ -157,16 +174,29 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
             }
             continue;
         }
-        // A file that was removed and not yet committed.
-        let Ok(bytes) = std::fs::read(&source) else { continue };
+        let bytes = std::fs::read(&source).with_context(|| format!("cannot read {path}"))?;
         if std::fs::read(&copy).is_ok_and(|old| old == bytes) {
             continue;
         }
         std::fs::copy(&source, &copy).with_context(|| format!("cannot copy {path}"))?;
     }
-    let git = Invocation::new("git").cwd(from).args(["rev-parse", "--absolute-git-dir"]).read()?;
-    // The same commit, without a second repository.
-    std::fs::write(to.join(".git"), format!("gitdir: {}\n", git.trim()))?;
+    Ok(())
+}
+
+/// Removes the file `path` below `root`, and the folders that are empty then.
+fn remove(root: &Path, path: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(root.join(path)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut folder = Path::new(path).parent();
+    while let Some(inner) = folder.filter(|inner| !inner.as_os_str().is_empty()) {
+        // One that is not empty stays.
+        if std::fs::remove_dir(root.join(inner)).is_err() {
+            break;
+        }
+        folder = inner.parent();
+    }
     Ok(())
 }
 
@@ -181,4 +211,47 @@ fn link_cargo_home(home: &Path, environment: &Environment) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_copy_has_the_files_that_the_sources_have_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let write = |path: &str, text: &str| {
+            let path = from.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let git =
+            |args: &[&str]| Invocation::new("git").cwd(&from).args(args.iter().copied()).read();
+        for path in ["src/stream.rs", "gone.rs", "kept.rs", ".gitignore", "a/b/unknown.rs"] {
+            write(path, if path == ".gitignore" { "target\n" } else { path });
+        }
+        git(&["init", "--quiet"]).unwrap();
+        git(&["add", "src/stream.rs", "gone.rs", "kept.rs", ".gitignore"]).unwrap();
+        std::fs::create_dir_all(to.join("target")).unwrap();
+        std::fs::write(to.join("target/made"), "what was made stays").unwrap();
+        copy_sources(&from, &to).unwrap();
+        let kept = || std::fs::metadata(to.join("kept.rs")).unwrap().modified().unwrap();
+        let time = kept();
+        // Moved, as git is told; removed, as it is not; and one that it was never told of.
+        write("src/stream/mod.rs", "moved");
+        git(&["rm", "--quiet", "--cached", "src/stream.rs"]).unwrap();
+        for path in ["src/stream.rs", "gone.rs", "a/b/unknown.rs"] {
+            std::fs::remove_file(from.join(path)).unwrap();
+        }
+        // Where a folder was, there may be a file then.
+        std::fs::remove_dir_all(from.join("a")).unwrap();
+        write("a", "a file");
+        copy_sources(&from, &to).unwrap();
+        let copied: Vec<_> = sources(&to).unwrap().into_iter().collect();
+        let there: Vec<_> = copied.iter().filter(|path| to.join(path).exists()).collect();
+        assert_eq!(there, [".gitignore", "a", "kept.rs", "src/stream/mod.rs"]);
+        assert_eq!(kept(), time, "what did not change is not written");
+        assert!(to.join("target/made").exists());
+    }
 }

@@ -33,6 +33,16 @@ impl Tool {
         }
     }
 
+    /// How it is told a password where nobody types one.
+    fn password(self) -> &'static str {
+        match self {
+            Tool::Minisign => {
+                "minisign asks at a terminal alone; `minisign -G -W` makes a key without one"
+            }
+            Tool::Cosign => "cosign takes it from the variable COSIGN_PASSWORD",
+        }
+    }
+
     fn ending(self) -> &'static str {
         match self {
             Tool::Minisign => ENDINGS[0],
@@ -47,6 +57,18 @@ impl Tool {
             .with_context(|| format!("{name} is not installed, and the key is for it"))
     }
 }
+
+/// Checks that something can be signed by the key, before there is something to sign.
+///
+/// # Errors
+/// As [`sign`].
+pub fn check_key(key: &Path, environment: &Environment) -> Result<()> {
+    sign(b"", key, environment).map(drop)
+}
+
+/// What cosign is to tell the world of a signature: nothing. Whoever has the public key needs no
+/// public log, and needs no network to look at the signature.
+const NO_LOG: &str = "{\"mediaType\":\"application/vnd.dev.sigstore.signingconfig.v0.2+json\"}\n";
 
 /// The signature of `text`, that of SHA256SUMS, by the secret key in the file `key`: the file's
 /// name and its content.
@@ -66,11 +88,15 @@ pub fn sign(text: &[u8], key: &Path, environment: &Environment) -> Result<(Strin
             command.args(["-S", "-s"]).arg(key).arg("-x").arg(&out).args(["-t", &comment, "-m"])
         }
         Tool::Cosign => {
+            let services = folder.path().join("services.json");
+            std::fs::write(&services, NO_LOG)?;
             let command = command.args(["sign-blob", "--yes", "--key"]).arg(key);
-            command.arg("--bundle").arg(&out)
+            command.arg("--signing-config").arg(services).arg("--bundle").arg(&out)
         }
     };
-    command.arg(&file).read().context("SHA256SUMS cannot be signed")?;
+    command.arg(&file).read().with_context(|| {
+        format!("SHA256SUMS cannot be signed. If the key has a password: {}", tool.password())
+    })?;
     let signature =
         std::fs::read(&out).with_context(|| format!("{} wrote nothing", tool.name()))?;
     Ok((format!("{}{}", sums::NAME, tool.ending()), signature))
@@ -92,7 +118,8 @@ pub fn check(sums: &Path, key: &Path, environment: &Environment) -> Result<()> {
             command.args(["-V", "-q", "-p"]).arg(key).arg("-x").arg(&signature).arg("-m")
         }
         Tool::Cosign => {
-            command.args(["verify-blob", "--key"]).arg(key).arg("--bundle").arg(&signature)
+            let command = command.args(["verify-blob", "--insecure-ignore-tlog=true", "--key"]);
+            command.arg(key).arg("--bundle").arg(&signature)
         }
     };
     command.arg(sums).read().context("the signature of SHA256SUMS does not hold").map(drop)
@@ -149,6 +176,43 @@ mod tests {
         assert!(check(&key).unwrap_err().starts_with("the signature of SHA256SUMS does not hold"));
     }
 
+    /// Signs by copying, where it is told to use no service; else it would need the network.
+    const COSIGN: &str = r#"
+        case "$*" in
+          "sign-blob --yes --key "*" --signing-config "*" --bundle "*)
+            while [ $# -gt 1 ]; do
+              [ "$1" != --signing-config ] || /bin/grep -q signingconfig "$2" || exit 1
+              [ "$1" != --bundle ] || out=$2
+              shift
+            done
+            /bin/cp "$1" "$out";;
+          "verify-blob --insecure-ignore-tlog=true --key "*" --bundle "*)
+            /usr/bin/cmp "$6" "$7" >&2;;
+          *) echo "cosign $*: this needs the network" >&2; exit 1;;
+        esac"#;
+
+    #[test]
+    fn cosign_needs_no_service_and_a_password_that_is_asked_for_is_told() {
+        let fake = FakePrograms::new();
+        let (key, public) = (fake.path("cosign.key"), fake.path("cosign.pub"));
+        std::fs::write(&key, "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----").unwrap();
+        std::fs::write(&public, "-----BEGIN PUBLIC KEY-----").unwrap();
+        fake.program("cosign", COSIGN);
+        let environment = fake.environment();
+        check_key(&key, &environment).unwrap();
+        let (name, signature) = sign(b"sums", &key, &environment).unwrap();
+        assert_eq!(name, "SHA256SUMS.sigstore.json");
+        std::fs::write(fake.path(&name), signature).unwrap();
+        std::fs::write(fake.path(sums::NAME), "sums").unwrap();
+        check(&fake.path(sums::NAME), &public, &environment).unwrap();
+        std::fs::write(fake.path(sums::NAME), "other").unwrap();
+        assert!(check(&fake.path(sums::NAME), &public, &environment).is_err());
+        fake.program("cosign", "echo 'reading key: inappropriate ioctl for device' >&2; exit 1");
+        let error = format!("{:#}", check_key(&key, &environment).unwrap_err());
+        assert!(error.contains("cosign takes it from the variable COSIGN_PASSWORD"), "{error}");
+        assert!(error.contains("inappropriate ioctl"), "{error}");
+    }
+
     #[test]
     fn a_key_whose_tool_is_missing_is_told() {
         let fake = FakePrograms::new();
@@ -156,5 +220,9 @@ mod tests {
         std::fs::write(&key, "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----").unwrap();
         let error = sign(b"", &key, &fake.environment()).unwrap_err().to_string();
         assert_eq!(error, "cosign is not installed, and the key is for it");
+        let error = check_key(&key, &fake.environment()).unwrap_err().to_string();
+        assert_eq!(error, "cosign is not installed, and the key is for it");
+        let error = check_key(&fake.path("gone"), &fake.environment()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read the key "), "{error}");
     }
 }

@@ -11,8 +11,8 @@ pub struct Target {
     pub triple: &'static str,
     /// The kind of machine that builds it natively.
     host: &'static str,
-    /// The preset that builds it elsewhere.
-    cross_preset: Option<&'static str>,
+    /// The preset that builds it elsewhere, and the kinds of machines that it does so on.
+    cross: Option<(&'static str, &'static [&'static str])>,
     /// What its packages are.
     pub kind: Kind,
 }
@@ -32,35 +32,35 @@ pub static TARGETS: &[Target] = &[
         name: "linux-x86_64",
         triple: "x86_64-unknown-linux-gnu",
         host: "linux",
-        cross_preset: None,
+        cross: None,
         kind: Kind::Native,
     },
     Target {
         name: "linux-aarch64",
         triple: "aarch64-unknown-linux-gnu",
         host: "linux",
-        cross_preset: None,
+        cross: Some(("linux-aarch64", &["linux"])),
         kind: Kind::Native,
     },
     Target {
         name: "macos-arm64",
         triple: "aarch64-apple-darwin",
         host: "macos",
-        cross_preset: Some("macos-cross"),
+        cross: Some(("macos-cross", &["linux", "macos"])),
         kind: Kind::Native,
     },
     Target {
         name: "ios-arm64",
         triple: "aarch64-apple-ios",
         host: "macos",
-        cross_preset: Some("ios"),
+        cross: Some(("ios", &["linux", "macos"])),
         kind: Kind::Slice,
     },
     Target {
         name: "ios-arm64-simulator",
         triple: "aarch64-apple-ios-sim",
         host: "macos",
-        cross_preset: Some("ios-simulator"),
+        cross: Some(("ios-simulator", &["linux", "macos"])),
         kind: Kind::Slice,
     },
 ];
@@ -93,9 +93,10 @@ impl Target {
             return Ok(native);
         }
         // Slices for iOS have presets of their own on every machine.
-        match self.cross_preset {
-            Some(preset) => Ok(preset),
-            None => bail!(
+        let kind = if crate::preset::platform::is_apple(machine) { "macos" } else { "linux" };
+        match self.cross {
+            Some((preset, machines)) if machines.contains(&kind) => Ok(preset),
+            _ => bail!(
                 "{} cannot be built on {machine}: there is no cross toolchain for it among the \
                  presets; run `cargo xtask package --target {}` on such a {} machine",
                 self.name,
@@ -130,8 +131,10 @@ mod tests {
         assert_eq!(preset("macos-arm64", mac).unwrap(), "metal");
         assert_eq!(preset("macos-arm64", linux).unwrap(), "macos-cross");
         assert_eq!(preset("ios-arm64", mac).unwrap(), "ios");
-        let error = preset("linux-aarch64", linux).unwrap_err();
-        assert!(error.contains("cannot be built on x86_64-unknown-linux-gnu"), "{error}");
+        assert_eq!(preset("linux-aarch64", linux).unwrap(), "linux-aarch64");
+        assert_eq!(preset("linux-aarch64", "aarch64-unknown-linux-gnu").unwrap(), "metal");
+        let error = preset("linux-aarch64", mac).unwrap_err();
+        assert!(error.contains("cannot be built on aarch64-apple-darwin"), "{error}");
         let error = preset("windows", linux).unwrap_err();
         assert!(error.contains("there are those for linux-x86_64, linux-aarch64"), "{error}");
         for target in TARGETS {

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, bail};
 
 use super::VERSION;
-use super::target::Target;
+use super::target::{Kind, TARGETS, Target};
 use super::tree::Tree;
 use crate::audit::image::OsVersion;
 use crate::linkage;
@@ -82,6 +82,18 @@ pub fn tree(slices: &[Slice<'_>], licences: &Tree) -> Result<Tree> {
     }
     tree.file(format!("{FRAMEWORK}/Info.plist"), info(&libraries));
     Ok(tree)
+}
+
+/// What is missing in a framework with the slices of `targets`, in words; nothing where none is
+/// made of them.
+pub fn missing(targets: &[&Target]) -> Option<String> {
+    if !targets.iter().any(|target| target.kind == Kind::Slice) {
+        return None;
+    }
+    let all = TARGETS.iter().filter(|target| target.is_apple());
+    let missing: Vec<_> = all.filter(|t| !targets.contains(t)).map(|t| t.name).collect();
+    let names = missing.join(" and ");
+    (!missing.is_empty()).then(|| format!("{} has no slice {names}: not asked for", name()))
 }
 
 /// The module, with what an application that imports it links besides.
@@ -231,6 +243,17 @@ mod tests {
         }
         let swift = swift_package(&slices, "https://example.org/e", "c0ffee");
         insta::assert_snapshot!("swift_package", swift.replace(VERSION, "V"));
+    }
+
+    #[test]
+    fn slices_that_nobody_asked_for_are_told() {
+        let missing = |names: &[&str]| {
+            let targets: Vec<_> = names.iter().map(|name| Target::named(name).unwrap()).collect();
+            missing(&targets).map(|text| text.replace(VERSION, "V"))
+        };
+        assert_eq!(missing(&["linux-x86_64", "macos-arm64"]), None, "there is no framework");
+        assert_eq!(missing(&["macos-arm64", "ios-arm64", "ios-arm64-simulator"]), None);
+        insta::assert_snapshot!(missing(&["macos-arm64", "ios-arm64"]).unwrap(), @"etmetal-V.xcframework.zip has no slice ios-arm64-simulator: not asked for");
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct Preset {
     pub identity: Identity,
     /// The kind of machine that builds: `linux`, `macos`.
     pub host: String,
+    /// The triple of the machine that builds.
+    pub machine: String,
     /// The triple to build for: `build.target`, else the building machine's.
     pub target: String,
     /// `[executorch]`.
@@ -125,7 +127,7 @@ impl Preset {
         let Some(merged) = merged else { return Err(faults) };
         faults.extend(check(&merged, context));
         let whole = merged.whole;
-        match Self::read(merged, context.host) {
+        match Self::read(merged, context) {
             Ok(preset) => faults.sorted().or(preset),
             Err(missing) => {
                 if whole {
@@ -166,7 +168,7 @@ impl Preset {
         (Some(Merged { identity, settings, target, whole }), faults)
     }
 
-    fn read(merged: Merged, host: &str) -> Result<Self, PresetError> {
+    fn read(merged: Merged, context: &Context<'_>) -> Result<Self, PresetError> {
         let Merged { identity, settings, target, .. } = merged;
         let mut faults = PresetError::default();
         let mut keep = |fault: PresetError| faults.extend(fault);
@@ -181,10 +183,10 @@ impl Preset {
         };
         let link = link::Link::read(&settings);
         let package = package::Package::read(&settings);
-        let host = host.to_owned();
         Ok(Self {
             identity,
-            host,
+            host: context.host.to_owned(),
+            machine: context.triple.to_owned(),
             target,
             executorch,
             backend,

@@ -175,6 +175,7 @@ fn the_presets_of_the_repository_resolve_on_every_host_that_they_name() {
         "host": 2,
         "ios": 2,
         "ios-simulator": 2,
+        "linux-aarch64": 1,
         "llm-metal": 2,
         "macos-cross": 2,
         "metal": 2,

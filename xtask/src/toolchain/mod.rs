@@ -5,6 +5,7 @@ pub mod cross;
 pub mod cxx;
 pub mod install;
 pub mod launcher;
+pub mod linux;
 pub mod memory;
 pub mod msl;
 pub mod rust;

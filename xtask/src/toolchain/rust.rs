@@ -18,6 +18,34 @@ pub fn target_library(workspace: &Workspace, triple: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
+/// Installs the standard library for `triple` where it is not.
+///
+/// # Errors
+/// rustup is not there or cannot get it, with what it said.
+pub fn provide(workspace: &Workspace, triple: &str) -> Result<()> {
+    if target_library(workspace, triple).is_some() {
+        return Ok(());
+    }
+    let rustup = Invocation::new("rustup").args(["target", "add", triple]).cwd(&workspace.root);
+    // Where it failed is of no use; why it did, is.
+    let added = rustup.env("RUST_BACKTRACE", "0").read();
+    added.map(drop).map_err(|error| {
+        anyhow::anyhow!(
+            "Rust's standard library for {triple} is not installed, and `rustup target add \
+             {triple}` cannot install it: {}",
+            reason(&format!("{error:#}"))
+        )
+    })
+}
+
+/// Why a program of Rust's failed, in one line, from what it said.
+fn reason(said: &str) -> String {
+    let start = said.lines().position(|line| line.starts_with("error: ")).unwrap_or(0);
+    let lines = said.lines().skip(start).map(|line| line.strip_prefix("error: ").unwrap_or(line));
+    let lines: Vec<_> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
+}
+
 /// The linker for Mach-O that the toolchain brings along, if it does.
 pub fn mach_o_linker(workspace: &Workspace) -> Option<PathBuf> {
     let linker = tools(&sysroot(workspace)?).join("gcc-ld/ld64.lld");
@@ -71,6 +99,8 @@ pub struct Rust {
     pub verbose_version: String,
     /// The triple that it compiles for unless told otherwise.
     pub host: String,
+    /// The toolchain's folder, where that can be told.
+    pub sysroot: Option<PathBuf>,
 }
 
 impl Rust {
@@ -83,7 +113,7 @@ impl Rust {
             Some(path) => memory.ask(&Invocation::new(&path).arg("-vV"), &path)?,
             None => rustc(workspace).arg("-vV").read()?,
         };
-        Self::parse(&text)
+        Ok(Self { sysroot: sysroot(workspace), ..Self::parse(&text)? })
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -94,7 +124,17 @@ impl Rust {
                 .context("`rustc -vV` names no release")?,
             host: field("host: ").context("`rustc -vV` names no host")?.trim().to_owned(),
             verbose_version: text.to_owned(),
+            sysroot: None,
         })
+    }
+
+    /// Where the sources of the standard library are if somebody has installed them (rustup's
+    /// `rust-src`), and what the compiler calls that folder in what it makes if nobody has.
+    pub fn library_sources(&self) -> Option<(PathBuf, String)> {
+        let mut lines = self.verbose_version.lines();
+        let hash = lines.find_map(|line| line.strip_prefix("commit-hash: "))?;
+        let sources = self.sysroot.as_ref()?.join("lib/rustlib/src/rust");
+        (hash != "unknown").then(|| (sources, format!("/rustc/{hash}")))
     }
 
     /// The name of the host in presets: `linux`, `macos`.
@@ -113,6 +153,18 @@ impl Rust {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_rustup_failed_is_one_line() {
+        let said = "`cd /x && rustup target add y` failed (exit status 1):\ninfo: downloading\n\
+                    error: component download failed for rust-std-y\n\nCaused by:\n    0: could \
+                    not download\n    1: 404\n";
+        let wanted =
+            "component download failed for rust-std-y Caused by: 0: could not download 1: 404";
+        assert_eq!(reason(said), wanted);
+        let none = "cannot start `rustup target add y`: is rustup installed?";
+        assert_eq!(reason(none), none);
+    }
 
     #[test]
     fn the_compiler_tells_release_and_host() {

@@ -47,8 +47,8 @@ fn a_file_anywhere_inherits_what_lies_beside_it_and_the_repositorys() {
     assert_eq!(
         faults,
         "FOLDER/mine.toml:3:22: there is no preset `team`; known here: base, host, \
-                        ios, ios-simulator, llm-metal, macos-cross, metal, metal-debug, \
-                        metal-stats, metal-upstream, sanitize"
+                        ios, ios-simulator, linux-aarch64, llm-metal, macos-cross, metal, \
+                        metal-debug, metal-stats, metal-upstream, sanitize"
     );
     let team = "[preset]\nname = \"team\"\n[build]\nprofle = \"dev\"\n";
     std::fs::write(bench.folder.path().join("team.toml"), team).unwrap();

@@ -6,9 +6,10 @@ mod wheel;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::archive::{self, Form};
+use super::catalogue::Catalogue;
 use super::epoch::Epoch;
 use super::tarball;
 use super::target::Target;
@@ -31,6 +32,8 @@ pub struct Trial<'a> {
     pub workspace: &'a Workspace,
     /// The release's folder.
     pub release: &'a Path,
+    /// What is in it.
+    pub catalogue: &'a Catalogue,
     /// The time that its members bear.
     pub epoch: Epoch,
     /// This machine's target.
@@ -112,18 +115,11 @@ impl Trial<'_> {
         self.workspace.root.join(MODEL)
     }
 
-    /// The file of the release whose name ends so.
-    fn file(&self, ending: &str) -> Result<PathBuf> {
-        let entries = std::fs::read_dir(self.release)?.filter_map(Result::ok);
-        let mut found: Vec<_> = entries
-            .map(|entry| entry.path())
-            .filter(|path| path.to_string_lossy().ends_with(ending))
-            .collect();
-        match (found.pop(), found.pop()) {
-            (Some(path), None) => Ok(path),
-            (None, _) => bail!("no file in {} ends in {ending}", self.release.display()),
-            _ => bail!("more than one file in {} ends in {ending}", self.release.display()),
-        }
+    /// The wheel for this machine: a release has one for each system.
+    fn wheel(&self) -> Result<PathBuf> {
+        let name = self.catalogue.wheel(self.target);
+        let name = name.with_context(|| format!("there is no wheel for {}", self.target.name))?;
+        Ok(self.release.join(name))
     }
 
     /// A program that sees nothing of this project's settings, with a home folder of its own.

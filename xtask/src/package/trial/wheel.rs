@@ -55,7 +55,7 @@ fn run(
 /// With the packages of the build's environment at hand, but nothing of this project.
 pub fn quick(trial: &Trial<'_>, place: &Path) -> Result<()> {
     let root = environment(trial, place, "venv")?;
-    let wheel = trial.file(".whl")?;
+    let wheel = trial.wheel()?;
     pip(trial, &root, place).args(["--no-index", "--no-deps"]).arg(wheel).read()?;
     let packages = site_packages(trial, &root, place)?;
     let theirs =
@@ -70,7 +70,7 @@ pub fn quick(trial: &Trial<'_>, place: &Path) -> Result<()> {
 /// With what the wheel asks for, from the index.
 pub fn full(trial: &Trial<'_>, place: &Path) -> Result<()> {
     let root = environment(trial, place, "venv-full")?;
-    pip(trial, &root, place).args(["--only-binary", ":all:"]).arg(trial.file(".whl")?).read()?;
+    pip(trial, &root, place).args(["--only-binary", ":all:"]).arg(trial.wheel()?).read()?;
     let packages = site_packages(trial, &root, place)?;
     trial.name_compiler(&packages.join("etmetal/lib/etmetal"))?;
     run(trial, &root, place, NUMPY, None)
@@ -79,7 +79,7 @@ pub fn full(trial: &Trial<'_>, place: &Path) -> Result<()> {
 /// The sources, with the library of the archive in `prefix`.
 pub fn sdist(trial: &Trial<'_>, prefix: &Path, place: &Path) -> Result<()> {
     let root = environment(trial, place, "venv-sdist")?;
-    pip(trial, &root, place).arg(trial.file(&super::super::sdist::name())?).read()?;
+    pip(trial, &root, place).arg(trial.release.join(super::super::sdist::name())).read()?;
     let library = prefix.join(format!("lib/libetmetal.{}", trial.target.library_extension()));
     run(trial, &root, place, NUMPY, Some(&library))
 }

@@ -30,6 +30,7 @@ using if_bfloat_operand = metal::enable_if_t<bfloat_mix<T>::valid, R>;
 
 // The bfloat nearest to a float, ties to even; NaN stays NaN. Written so that the compiler sees
 // that what was a bfloat before stays as it is: none of the sums then reaches the upper half.
+// (The instructions that AVX-512 has for it take denormals for zero, and are not used.)
 MSL_INLINE constexpr ushort bfloat_bits(float value) {
   const uint bits = __builtin_bit_cast(uint, value);
   const uint rounded = bits + (0x7fffu + ((bits >> 16) & 1));
