@@ -104,10 +104,10 @@ fn values_are_safe_from_operations_of_other_lanes() {
     let source = with_helpers(
         "kernel void k(device float* out, constant float* in,\n\
          uint t [[thread_index_in_threadgroup]]) {\n\
-         threadgroup float values[2];\n float4 v = float4(in[t], 0, 0, 100);\n\
+         threadgroup float values[2];\n float4 v = float4(100, 0, 0, 0);\n\
          if (t % 2 == 1) v = metal::simd_sum(v);\n\
          constant float* p = in + t;\n\
-         out[t] = c10::metal::threadgroup_sum(values, p[0], t, 64) + v.w;\n}",
+         out[t] = c10::metal::threadgroup_sum(values, p[0], t, 64) + v.x + v.w;\n}",
     );
     let kernel = &both(&source, &["k"])[0];
     assert!(matches!(kernel.info.fission, Outcome::Refused(_)), "the kernel is split");
