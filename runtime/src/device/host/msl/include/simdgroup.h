@@ -39,13 +39,15 @@ MSL_INLINE R exchange(const T& value, Complete complete, uint site, ushort argum
 // Whole numbers that do not fit wrap round, which C++ has unsigned ones do.
 
 template <class T>
+constexpr bool wraps = metal::is_integral_v<T> && metal::is_scalar_v<T>;
+template <class T>
 using Wrapping = metal::conditional_t<sizeof(T) == 8, ulong, uint>;
 struct Sum {
   template <class T>
   static T identity() { return T(0); }
   template <class T>
   static MSL_INLINE T apply(const T& a, const T& b) {
-    if constexpr (metal::is_integral_v<T>) return T((Wrapping<T>)a + (Wrapping<T>)b);
+    if constexpr (wraps<T>) return T((Wrapping<T>)a + (Wrapping<T>)b);
     else return T(a + b);
   }
 };
@@ -54,7 +56,7 @@ struct Product {
   static T identity() { return T(1); }
   template <class T>
   static MSL_INLINE T apply(const T& a, const T& b) {
-    if constexpr (metal::is_integral_v<T>) return T((Wrapping<T>)a * (Wrapping<T>)b);
+    if constexpr (wraps<T>) return T((Wrapping<T>)a * (Wrapping<T>)b);
     else return T(a * b);
   }
 };

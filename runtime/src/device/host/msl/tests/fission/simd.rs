@@ -19,6 +19,8 @@ kernel void reductions(device float* out [[buffer(0)]], device int* whole [[buff
   whole[tid * 4] = most + simd_and(i) + simd_xor(i) - quad_or(i);
   whole[tid * 4 + 1] = simd_any(x > 0.9f) ? 1 : 0;
   whole[tid * 4 + 2] = quad_all(x > 0) ? 5 : 3;
+  int2 both = simd_sum(int2(i, 1)) + quad_product(int2(2, i % 3));
+  whole[tid * 4 + 3] = both.x + both.y * 1000;
   half h = half(x);
   h += simd_max(h);
   x = simd_max(x);
