@@ -200,7 +200,8 @@ fn an_interrupted_package_leaves_the_release_before_or_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let dist = folder.path().join("dist");
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    for signal in [Signal::KILL, Signal::INT, Signal::TERM].into_iter().cycle().take(12) {
+    // Not INT, which is ignored in all that a shell without a terminal starts behind itself.
+    for signal in [Signal::KILL, Signal::TERM].into_iter().cycle().take(12) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["an_interrupted_package_leaves_the_release_before_or_the_next", "--exact"])
             .env(FOLDER, folder.path())
