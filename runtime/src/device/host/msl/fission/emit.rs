@@ -67,8 +67,11 @@ pub(super) fn buffers(kernel: &KernelInfo) -> String {
     out
 }
 
-/// Threads from which on a loop over them becomes vectors by itself.
+/// Threads from which on a loop over them becomes vectors by itself: loops over fewer are unrolled
+/// before.
 const FEW_THREADS: u32 = 32;
+/// The same of a loop that stores nothing and is therefore unrolled sooner.
+const FEW_WITHOUT_STORES: u32 = 96;
 
 /// Most elements of a loop of which a value is kept.
 const MOST_ELEMENTS: u64 = 16384;
@@ -240,6 +243,7 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         held: Option<Held<'a, 's>>,
     ) -> usize {
         let phase = self.phases;
+        let gathers_alone = held.is_some() && values.is_empty();
         let (mut parameter, mut argument) = (String::new(), String::new());
         if let Some(Held { ty, .. }) = &held {
             self.line(&format!("{ty}::type msl_held{phase} = {ty}::nothing();"));
@@ -261,10 +265,9 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         }
         self.line(&format!("  return msl::fission::pack({}); }};", values.join(", ")));
         self.keep(&format!("decltype(msl_phase{phase}(0u{argument}))"));
-        let pragma = match self.analysis.size {
-            Some(..FEW_THREADS) => "MSL_SHORT_PHASE",
-            _ => "MSL_PHASE",
-        };
+        let few = if gathers_alone { FEW_WITHOUT_STORES } else { FEW_THREADS };
+        let is_short = self.analysis.size.is_some_and(|size| size < few);
+        let pragma = if is_short { "MSL_SHORT_PHASE" } else { "MSL_PHASE" };
         self.line(&format!(
             "{pragma} for (uint msl_thread = 0; msl_thread < msl_count; msl_thread++)"
         ));
