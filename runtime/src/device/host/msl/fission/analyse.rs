@@ -325,12 +325,7 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
     }
 
     fn collective(&mut self, collective: Collective<'a, 's>) -> Result<(), Refusal> {
-        for value in &collective.values {
-            self.refuse_waiting(value)?;
-            if !Effects::of_expression(value)?.none() {
-                return Err(Refusal::new("an operand of a group-wide operation has effects"));
-            }
-        }
+        self.check_operands(collective.values.iter().copied(), "a group-wide operation")?;
         let name = collective.result.name;
         if self.rewritten.contains(name) {
             return Err(Refusal::new(format!("{name}, the result of all threads, is changed")));
@@ -349,28 +344,38 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
             }
             None => return Err(Refusal::new("a group-wide operation of a computed size")),
         }
-        let effects = Effects::default();
-        let work = Work::declaration(Declaration { init: &[], ..collective.result }, effects);
-        let order = self.made.variables.len();
-        self.made.variables.insert(name, Variable { work, varies: false, cheap: false, order });
+        self.declare_result(collective.result, false);
         self.made.steps.push(Step::Collective(collective));
         Ok(())
     }
 
     fn simd(&mut self, simd: Simd<'a, 's>) -> Result<(), Refusal> {
-        for operand in simd.operands() {
-            self.refuse_waiting(operand)?;
-            if !Effects::of_expression(operand)?.none() {
-                return Err(Refusal::new("an operand of a SIMD group's operation has effects"));
-            }
-        }
-        let declaration = Declaration { init: &[], ..simd.result };
-        let work = Work::declaration(declaration, Effects::default());
-        let order = self.made.variables.len();
-        let variable = Variable { work, varies: true, cheap: false, order };
-        self.made.variables.insert(declaration.name, variable);
+        self.check_operands(simd.operands(), "a SIMD group's operation")?;
+        self.declare_result(simd.result, true);
         self.made.steps.push(Step::Simd(simd));
         Ok(())
+    }
+
+    /// Refuses operands of the operation `of` that do more than give a value.
+    fn check_operands(
+        &self,
+        mut operands: impl Iterator<Item = Tokens<'a, 's>>,
+        of: &str,
+    ) -> Result<(), Refusal> {
+        operands.try_for_each(|operand| {
+            self.refuse_waiting(operand)?;
+            match Effects::of_expression(operand)?.none() {
+                true => Ok(()),
+                false => Err(Refusal::new(format!("an operand of {of} has effects"))),
+            }
+        })
+    }
+
+    /// Adds the variable that an operation gives.
+    fn declare_result(&mut self, result: Declaration<'a, 's>, varies: bool) {
+        let work = Work::declaration(Declaration { init: &[], ..result }, Effects::default());
+        let order = self.made.variables.len();
+        self.made.variables.insert(result.name, Variable { work, varies, cheap: false, order });
     }
 
     /// Refuses what lets threads wait for each other and is no step of its own.

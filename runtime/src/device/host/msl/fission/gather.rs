@@ -212,8 +212,13 @@ pub(super) fn may_be_held(kind: Kind, ty: &str) -> bool {
 /// The declared type of what is gathered in `name`, and how it is held.
 fn held_type(analysis: &Analysis<'_, '_>, name: &str, kind: Kind) -> (String, String) {
     let ty = analysis.declaration(name).map(|d| text(d.ty)).unwrap_or_default();
-    let held = format!("msl::fission::Held<msl::fission::{}, {ty}>", kind.operator());
+    let held = held(kind, &ty);
     (ty, held)
+}
+
+/// The type in `reduction.h` that gathers numbers of the type `ty`.
+pub(super) fn held(kind: Kind, ty: &str) -> String {
+    format!("msl::fission::Held<msl::fission::{}, {ty}>", kind.operator())
 }
 
 /// Declares what is gathered of all blocks; what declares that of one goes to `starts`.

@@ -13,8 +13,8 @@
 //! 3. Loops over more elements than there are threads ([`loops`]) become one loop over all of them
 //!    where [`gathering`] allows it; costly values of elements are kept for later ones ([`reuse`]).
 //! 4. [`emit`] writes the steps as C++ for `include/fission.h`: the phases of one threadgroup, with
-//!    the [`operations`] between them and the loops of [`gather`]; and where it [`pays`] those of neighbouring threadgroups
-//!    ([`columns`]).
+//!    the [`operations`] between them and the loops of [`gather`]; and where it [`pays`] those of
+//!    neighbouring threadgroups ([`columns`]).
 //!
 //! Whatever is not understood for certain is refused: the kernel then runs on fibers, as it does
 //! for a launch of another shape than its code asks for, which its entry finds out.

@@ -27,10 +27,7 @@ impl<'a, 's> Emitter<'_, 'a, 's> {
         let value = *collective.values.first()?;
         let element = text(variable.ty);
         gather::may_be_held(collective.kind, &element).then(|| Held {
-            ty: format!(
-                "msl::fission::Held<msl::fission::{}, {element}>",
-                collective.kind.operator()
-            ),
+            ty: gather::held(collective.kind, &element),
             value: without_cast(self.analysis, value, memory),
             element,
         })
