@@ -8,13 +8,19 @@ use std::sync::atomic::{
 
 use parking_lot::Mutex;
 
+use super::board::Padded;
 use super::memory;
 use super::msl::ARENA_SIZE;
+use super::threads::seat;
 use crate::Result;
 use crate::error::err;
 
 /// Arenas kept for reuse, at most; one more than threads ever need is rare.
 const MOST_IDLE: usize = 128;
+
+/// Threads of a pool that find the arena that they used last, which is in their caches. With more
+/// of them some share a place.
+const SEATS: usize = 32;
 
 /// One arena: [`ARENA_SIZE`] bytes, aligned to that, zeroed when it was made. Only the pages that
 /// a kernel has touched are resident.
@@ -69,8 +75,8 @@ impl Drop for Arena {
 /// synchronising kernels at the same time.
 #[derive(Debug, Default)]
 pub struct Arenas {
-    /// Start of one of them, or null: for whoever comes first, without a lock.
-    first: AtomicPtr<u8>,
+    /// Start of an arena, or null, for each seat: for who sits there next, without a lock.
+    seats: [Padded<AtomicPtr<u8>>; SEATS],
     idle: Mutex<Vec<Arena>>,
 }
 
@@ -80,7 +86,8 @@ impl Arenas {
     /// # Errors
     /// There is no address space for another arena.
     pub fn with<T>(&self, work: impl FnOnce(&Arena) -> T) -> Result<T> {
-        let arena = match self.take_first() {
+        let place = &self.seats[seat() % SEATS].0;
+        let arena = match take(place) {
             Some(arena) => arena,
             None => {
                 let idle = self.idle.lock().pop();
@@ -88,22 +95,11 @@ impl Arenas {
             }
         };
         let result = work(&arena);
-        self.keep(arena);
+        self.keep(place, arena);
         Ok(result)
     }
 
-    fn take_first(&self) -> Option<Arena> {
-        // A look costs nothing if it is somebody else's now.
-        if self.first.load(Relaxed).is_null() {
-            return None;
-        }
-        let start = NonNull::new(self.first.swap(std::ptr::null_mut(), Acquire))?;
-        // What `keep` has left there.
-        Some(Arena { start })
-    }
-
-    fn keep(&self, arena: Arena) {
-        let place = &self.first;
+    fn keep(&self, place: &AtomicPtr<u8>, arena: Arena) {
         if place.compare_exchange(std::ptr::null_mut(), arena.start(), Release, Relaxed).is_ok() {
             std::mem::forget(arena);
             return;
@@ -117,13 +113,24 @@ impl Arenas {
     /// Frees the arenas that nobody uses.
     pub fn trim(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
-        drop((idle, self.take_first()));
+        drop(idle);
+        self.seats.iter().for_each(|place| drop(take(&place.0)));
     }
+}
+
+/// Takes what [`Arenas::keep`] has left at a place.
+fn take(place: &AtomicPtr<u8>) -> Option<Arena> {
+    // A look costs nothing if it is somebody else's now.
+    if place.load(Relaxed).is_null() {
+        return None;
+    }
+    let start = NonNull::new(place.swap(std::ptr::null_mut(), Acquire))?;
+    Some(Arena { start })
 }
 
 impl Drop for Arenas {
     fn drop(&mut self) {
-        drop(self.take_first());
+        self.trim();
     }
 }
 
@@ -156,9 +163,9 @@ mod tests {
         assert_eq!(nested.unwrap().unwrap(), 0);
         // The one that was let go of first is the first to be used again.
         assert_eq!(arenas.idle.lock().len(), 1);
-        assert!(!arenas.first.load(Relaxed).is_null());
+        assert!(!arenas.seats[0].0.load(Relaxed).is_null());
         arenas.trim();
-        assert!(arenas.first.load(Relaxed).is_null());
+        assert!(arenas.seats[0].0.load(Relaxed).is_null());
         assert_eq!(arenas.with(use_arena).unwrap(), 0);
     }
 

@@ -58,16 +58,18 @@ impl Cost {
         Cost { item: AtomicU32::new(nanoseconds.to_bits()), launches: AtomicU32::new(0) }
     }
 
-    /// How to run `items` items on a pool of `threads` threads; `warm` tells whether its workers
-    /// are awake, and is asked only where that matters.
-    pub fn plan(&self, items: u64, threads: usize, warm: impl FnOnce() -> bool) -> Plan {
+    /// How to run `items` items on a pool of `threads` threads; `join_in` tells whether its workers
+    /// share work that is not worth waking them for ([`Threads::join_in`]).
+    ///
+    /// [`Threads::join_in`]: super::threads::Threads::join_in
+    pub fn plan(&self, items: u64, threads: usize, join_in: impl FnOnce(Duration) -> bool) -> Plan {
         if threads <= 1 {
             return Plan::Alone { measure: false };
         }
         let item = self.item();
         let work = Duration::from_nanos((item * items as f64) as u64);
-        let worth = work >= WORTH_WAKING || work >= WORTH_SHARING && warm();
-        if items > 1 && worth {
+        let worth = items > 1 && (work >= WORTH_WAKING || work >= WORTH_SHARING && join_in(work));
+        if worth {
             let least = (CHUNK.as_nanos() as f64 / item) as u64;
             let chunk = items.div_ceil(threads as u64 * CHUNKS_PER_THREAD).max(least);
             if chunk < items {
@@ -110,21 +112,24 @@ mod tests {
     #[test]
     fn small_work_stays_on_its_thread_and_large_work_is_shared() {
         let cost = measured(10);
-        assert_eq!(cost.plan(100, 1, || unreachable!()), Plan::Alone { measure: false });
-        assert!(matches!(cost.plan(100, 2, || unreachable!()), Plan::Alone { .. }));
-        assert!(matches!(cost.plan(1000, 2, || false), Plan::Alone { measure: true }));
-        assert!(matches!(cost.plan(1000, 2, || true), Plan::Shared { .. }));
-        assert!(matches!(cost.plan(1 << 20, 2, || unreachable!()), Plan::Shared { .. }));
+        assert_eq!(cost.plan(100, 1, |_| unreachable!()), Plan::Alone { measure: false });
+        assert!(matches!(cost.plan(100, 2, |_| unreachable!()), Plan::Alone { .. }));
+        assert!(matches!(cost.plan(1000, 2, |_| false), Plan::Alone { measure: true }));
+        assert!(matches!(cost.plan(1000, 2, |_| true), Plan::Shared { .. }));
+        assert!(matches!(cost.plan(1 << 20, 2, |_| unreachable!()), Plan::Shared { .. }));
         let one = measured(1_000_000);
-        assert!(matches!(one.plan(1, 2, || true), Plan::Alone { .. }), "one item is not divisible");
+        assert!(
+            matches!(one.plan(1, 2, |_| true), Plan::Alone { .. }),
+            "one item is not divisible"
+        );
     }
 
     #[test]
     fn chunks_are_large_enough_to_pay_and_small_enough_to_balance() {
-        assert_eq!(measured(10).plan(1000, 2, || true), Plan::Shared { chunk: 200 });
-        let Plan::Shared { chunk } = measured(10).plan(1 << 20, 2, || true) else { panic!() };
+        assert_eq!(measured(10).plan(1000, 2, |_| true), Plan::Shared { chunk: 200 });
+        let Plan::Shared { chunk } = measured(10).plan(1 << 20, 2, |_| true) else { panic!() };
         assert_eq!(chunk, (1 << 20) / 16);
-        assert_eq!(measured(100_000).plan(5, 4, || true), Plan::Shared { chunk: 1 });
+        assert_eq!(measured(100_000).plan(5, 4, |_| true), Plan::Shared { chunk: 1 });
     }
 
     #[test]
@@ -132,29 +137,29 @@ mod tests {
         let (fibers, loops) =
             (Cost::guess(LaunchMode::Fibers, None), Cost::guess(LaunchMode::Fibers, Some(1024)));
         // Eight rows: worth a second thread on fibers, but not worth waking one as loops.
-        assert!(matches!(fibers.plan(8, 2, || unreachable!()), Plan::Shared { chunk: 1 }));
-        assert_eq!(loops.plan(8, 2, || false), Plan::Alone { measure: true });
-        let Plan::Shared { chunk } = loops.plan(2048, 2, || unreachable!()) else { panic!() };
+        assert!(matches!(fibers.plan(8, 2, |_| unreachable!()), Plan::Shared { chunk: 1 }));
+        assert_eq!(loops.plan(8, 2, |_| false), Plan::Alone { measure: true });
+        let Plan::Shared { chunk } = loops.plan(2048, 2, |_| unreachable!()) else { panic!() };
         assert_eq!(chunk, 128);
         let small = Cost::guess(LaunchMode::Fibers, Some(32));
-        assert_eq!(small.plan(100, 2, || false), Plan::Alone { measure: true });
-        assert_eq!(small.plan(1 << 12, 2, || unreachable!()), Plan::Shared { chunk: 256 });
+        assert_eq!(small.plan(100, 2, |_| false), Plan::Alone { measure: true });
+        assert_eq!(small.plan(1 << 12, 2, |_| unreachable!()), Plan::Shared { chunk: 256 });
     }
 
     #[test]
     fn a_wrong_guess_is_found_out() {
         let cost = Cost::guess(LaunchMode::Plain, None);
         // Looks tiny, but each thread loops for a long time.
-        assert_eq!(cost.plan(16, 2, || false), Plan::Alone { measure: true });
+        assert_eq!(cost.plan(16, 2, |_| false), Plan::Alone { measure: true });
         cost.measured(16, Duration::from_millis(16));
-        assert!(matches!(cost.plan(16, 2, || false), Plan::Shared { .. }));
+        assert!(matches!(cost.plan(16, 2, |_| false), Plan::Shared { .. }));
         // And one that became cheap is noticed now and then.
         let measures =
-            (0..256).filter(|_| measured(1).plan(8, 2, || false) == Plan::Alone { measure: true });
+            (0..256).filter(|_| measured(1).plan(8, 2, |_| false) == Plan::Alone { measure: true });
         assert_eq!(measures.count(), 256, "new estimates are measured");
         let old = measured(1);
         let measures =
-            (0..256).filter(|_| old.plan(8, 2, || false) == Plan::Alone { measure: true });
+            (0..256).filter(|_| old.plan(8, 2, |_| false) == Plan::Alone { measure: true });
         assert_eq!(measures.count(), 4 + 3);
     }
 }

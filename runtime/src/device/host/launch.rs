@@ -396,7 +396,7 @@ fn run_all(
         LaunchMode::Fibers => launch.groups,
     };
     let items = volume(extent).expect("checked by Geometry::new");
-    match pipeline.cost.plan(items, threads.count(), || threads.is_warm()) {
+    match pipeline.cost.plan(items, threads.count(), |work| threads.join_in(work)) {
         Plan::Alone { measure: false } => job.run(0, items),
         Plan::Alone { measure: true } => {
             pipeline.cost.measured(items, job.measured(0, items)?);

@@ -1,4 +1,5 @@
-//! The thread pool: chunks of one job at a time, claimed by whoever is free.
+//! The thread pool: chunks of one job at a time, dealt out to threads and claimed by whoever is
+//! free.
 //!
 //! A job is a range cut into chunks. The caller publishes it, works on it like everyone else, and
 //! waits until every *chunk* is done - not until every worker has looked: a worker that wakes up
@@ -6,11 +7,12 @@
 //! then sleep. A caller that finds the pool busy runs its job alone instead of waiting.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
@@ -27,8 +29,23 @@ use crate::error::err;
 /// 10 to 20 us, a spinning one less than 1 us.
 const SPIN: Duration = Duration::from_micros(100);
 
+/// Sleeping workers are woken once this much work has been done without them that they would have
+/// shared had they been awake: then there is likely more to come.
+const MISSED: Duration = Duration::from_micros(200);
+
 /// More threads than this are of no use, and are taken for a typing error.
 pub const MOST_THREADS: usize = 1024;
+
+thread_local! {
+    /// See [`seat`].
+    static SEAT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of this thread in its pool: 0 for a caller, workers follow. What a thread keeps by
+/// it is in its caches, as chunks are dealt out by it too.
+pub fn seat() -> usize {
+    SEAT.get()
+}
 
 /// A pool of worker threads. All methods may be called from any thread.
 ///
@@ -38,6 +55,8 @@ pub const MOST_THREADS: usize = 1024;
 pub struct Threads {
     /// Threads that work on a job, the caller among them.
     wanted: AtomicUsize,
+    /// Nanoseconds of work done without the workers, see [`MISSED`].
+    missed: AtomicU64,
     /// Held by the caller whose job runs.
     crew: Mutex<Option<Crew>>,
 }
@@ -45,7 +64,11 @@ pub struct Threads {
 impl Threads {
     /// A pool of `threads` threads, the caller of each job among them; at least 1.
     pub fn new(threads: usize) -> Threads {
-        Threads { wanted: AtomicUsize::new(threads.clamp(1, MOST_THREADS)), crew: Mutex::default() }
+        Threads {
+            wanted: AtomicUsize::new(threads.clamp(1, MOST_THREADS)),
+            missed: AtomicU64::new(0),
+            crew: Mutex::default(),
+        }
     }
 
     /// Threads that work on a job, the caller among them.
@@ -56,6 +79,22 @@ impl Threads {
     /// Changes [`Threads::count`] from the next job on.
     pub fn set_count(&self, threads: usize) {
         self.wanted.store(threads.clamp(1, MOST_THREADS), Relaxed);
+    }
+
+    /// Whether to share a job of this much work, which is worth sharing but not worth waking
+    /// anybody: workers are awake, so that it reaches them at once, or sleep while one such job
+    /// follows the other.
+    pub fn join_in(&self, work: Duration) -> bool {
+        if self.is_warm() {
+            return true;
+        }
+        let work = work.as_nanos() as u64;
+        let missed = self.missed.fetch_add(work, Relaxed) + work;
+        if missed < MISSED.as_nanos() as u64 {
+            return false;
+        }
+        self.missed.store(0, Relaxed);
+        true
     }
 
     /// Whether workers are awake, so that a job reaches them at once.
@@ -191,7 +230,7 @@ impl Seat {
 impl Shared {
     fn new(workers: usize) -> Shared {
         Shared {
-            board: Board::default(),
+            board: Board::new(workers + 1),
             panic: Mutex::default(),
             seats: (0..workers).map(|_| Seat::default()).collect(),
             awake: AtomicUsize::new(workers),
@@ -203,7 +242,7 @@ impl Shared {
     fn run_job(&self, total: u64, chunk: u64, work: &(dyn Fn(Range<u64>) + Sync)) -> Result<()> {
         self.board.publish(std::ptr::from_ref(&work).cast_mut().cast(), total, chunk);
         self.wake_helpers(None);
-        self.work();
+        self.work(0);
         let mut spins = 0u32;
         while !self.board.is_done() {
             spins += 1;
@@ -228,12 +267,9 @@ impl Shared {
         self.seats.iter().skip(first).take(2).for_each(Seat::wake);
     }
 
-    /// Claims and runs chunks until none is left.
-    fn work(&self) {
-        while let Some(Claim { work, range }) = self.board.claim() {
-            self.run_chunk(work, range);
-            self.board.finish();
-        }
+    /// Claims and runs chunks until none is left. The caller of a job is thread 0.
+    fn work(&self, thread: usize) {
+        self.board.work_through(thread, |Claim { work, range }| self.run_chunk(work, range));
     }
 
     fn run_chunk(&self, work: *mut (), range: Range<u64>) {
@@ -249,10 +285,11 @@ impl Shared {
     }
 
     fn work_forever(&self, index: usize) {
+        SEAT.set(index + 1);
         while !self.closed.load(Acquire) {
             if self.board.has_work() {
                 self.wake_helpers(Some(index));
-                self.work();
+                self.work(index + 1);
             }
             if !self.spin() {
                 self.sleep(index);
@@ -350,6 +387,17 @@ mod tests {
         };
         threads.run(3, 1, &work).unwrap();
         assert_eq!(names.into_inner().len(), 3);
+    }
+
+    #[test]
+    fn small_jobs_in_a_row_are_worth_waking_workers_for() {
+        let threads = Threads::new(2);
+        let small = MISSED / 8;
+        for _ in 0..3 {
+            assert!((0..7).all(|_| !threads.join_in(small)), "one small job wakes nobody");
+            assert!(threads.join_in(small), "the eighth in a row does");
+        }
+        assert!(threads.join_in(MISSED) && !threads.join_in(small));
     }
 
     #[test]

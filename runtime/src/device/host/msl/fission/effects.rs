@@ -255,7 +255,7 @@ fn is_pure_call(tokens: Tokens<'_, '_>, at: usize) -> bool {
         }
         _ => {
             let is_cast = matches!(name, "static_cast" | "as_type" | "sizeof" | "decltype");
-            is_cast || is_scalar_or_vector(name) || PURE_FUNCTIONS.contains(&name)
+            is_cast || is_scalar_or_vector(name) || is_pure_function(name)
         }
     }
 }
@@ -280,6 +280,11 @@ fn is_scalar_or_vector(name: &str) -> bool {
                 | "float"
                 | "size_t"
         )
+}
+
+/// Whether Metal has a function of this name that only computes its value.
+pub(super) fn is_pure_function(name: &str) -> bool {
+    PURE_FUNCTIONS.contains(&name)
 }
 
 /// Functions of `metal::` that are used without their namespace.

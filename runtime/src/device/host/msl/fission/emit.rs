@@ -246,8 +246,8 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         let gathers_alone = held.is_some() && values.is_empty();
         let (mut parameter, mut argument) = (String::new(), String::new());
         if let Some(Held { ty, .. }) = &held {
-            self.line(&format!("{ty}::type msl_held{phase} = {ty}::nothing();"));
-            parameter = format!(", {ty}::type& msl_held");
+            self.line(&format!("{ty} msl_held{phase};"));
+            parameter = format!(", {ty}& msl_held");
             argument = format!(", msl_held{phase}");
         }
         self.line(&format!(
@@ -257,11 +257,8 @@ impl<'k, 'a, 's> Emitter<'k, 'a, 's> {
         for statement in body {
             self.line(&format!("  {statement}"));
         }
-        if let Some(Held { ty, element, value }) = held {
-            self.line(&format!(
-                "  msl_held = {ty}::apply(msl_held, {ty}::of({element}({})));",
-                text(value)
-            ));
+        if let Some(Held { element, value, .. }) = held {
+            self.line(&format!("  msl_held.take({element}({}));", text(value)));
         }
         self.line(&format!("  return msl::fission::pack({}); }};", values.join(", ")));
         self.keep(&format!("decltype(msl_phase{phase}(0u{argument}))"));

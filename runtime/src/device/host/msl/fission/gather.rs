@@ -77,7 +77,7 @@ pub(super) fn rows(
     for (at, statement) in of.body.iter().enumerate() {
         let code = match reuse.takes.get(&(number, at)) {
             Some(array) => taken(statement, *array, of.linear.name),
-            None => body_statement(analysis, of, at, statement, held),
+            None => body_statement(of, at, statement, held),
         };
         _ = writeln!(out, "    {code}");
         if let Some(array) = reuse.keeps.get(&(number, at)) {
@@ -90,7 +90,7 @@ pub(super) fn rows(
             _ = writeln!(out, "  msl_of_{memory}.add(msl_filled);");
         }
         if held {
-            out.push_str(&finish_held(analysis, gathered));
+            out.push_str(&finish_held(gathered));
         }
     }
     out.push_str("  }\n");
@@ -104,23 +104,11 @@ pub(super) fn index_type(of: &Loop<'_, '_>) -> String {
 }
 
 /// A statement of the body; what gathers something, in its lane.
-fn body_statement(
-    analysis: &Analysis<'_, '_>,
-    of: &Loop<'_, '_>,
-    at: usize,
-    statement: Tokens<'_, '_>,
-    held: bool,
-) -> String {
+fn body_statement(of: &Loop<'_, '_>, at: usize, statement: Tokens<'_, '_>, held: bool) -> String {
     match of.gathered.iter().find(|g| g.at() == at) {
         None => text(statement),
-        Some(Gathered::Value { name, kind, operand, .. }) if held => {
-            let (operator, operand) = (kind.operator(), text(operand));
-            if let Kind::Max | Kind::Min = kind {
-                let (ty, held) = held_type(analysis, name, *kind);
-                return format!("{name} = {held}::apply({name}, {held}::of({ty}({operand})));");
-            }
-            let ty = format!("decltype({name} + ({operand}))");
-            format!("{name} = msl::fission::{operator}::apply<{ty}>({name}, {operand});")
+        Some(Gathered::Value { name, operand, .. }) if held => {
+            format!("{name}.take({});", text(operand))
         }
         Some(Gathered::Welford { memory, operand, of_numbers: true, .. }) => {
             format!("msl_of_{memory}.values[msl_lane] = (float)({});", text(operand))
@@ -209,13 +197,6 @@ pub(super) fn may_be_held(kind: Kind, ty: &str) -> bool {
     }
 }
 
-/// The declared type of what is gathered in `name`, and how it is held.
-fn held_type(analysis: &Analysis<'_, '_>, name: &str, kind: Kind) -> (String, String) {
-    let ty = analysis.declaration(name).map(|d| text(d.ty)).unwrap_or_default();
-    let held = held(kind, &ty);
-    (ty, held)
-}
-
 /// The type in `reduction.h` that gathers numbers of the type `ty`.
 pub(super) fn held(kind: Kind, ty: &str) -> String {
     format!("msl::fission::Held<msl::fission::{}, {ty}>", kind.operator())
@@ -228,17 +209,17 @@ fn start_held(
     starts: &mut String,
 ) -> String {
     let Gathered::Value { name, kind, .. } = gathered else { return String::new() };
-    let (ty, held) = held_type(analysis, name, *kind);
-    let init = analysis.declaration(name).map(|d| text(d.init)).unwrap_or_default();
-    _ = write!(starts, "{held}::type {name} = {held}::of({ty}({init})); ");
-    format!("  {held}::type msl_held_{name} = {held}::of({ty}({init}));\n")
+    let Some(declaration) = analysis.declaration(name) else { return String::new() };
+    let (ty, init) = (text(declaration.ty), text(declaration.init));
+    let held = held(*kind, &ty);
+    _ = write!(starts, "{held} {name}{{{ty}({init})}}; ");
+    format!("  {held} msl_held_{name}{{{ty}({init})}};\n")
 }
 
 /// Adds what was gathered of a block.
-fn finish_held(analysis: &Analysis<'_, '_>, gathered: &Gathered<'_, '_>) -> String {
-    let Gathered::Value { name, kind, .. } = gathered else { return String::new() };
-    let (_, held) = held_type(analysis, name, *kind);
-    format!("  msl_held_{name} = {held}::apply(msl_held_{name}, {name});\n")
+fn finish_held(gathered: &Gathered<'_, '_>) -> String {
+    let Gathered::Value { name, .. } = gathered else { return String::new() };
+    format!("  msl_held_{name}.merge({name});\n")
 }
 
 fn held_in_lanes<'s>(gathered: &Gathered<'_, 's>) -> Vec<&'s str> {
@@ -285,11 +266,10 @@ pub(super) fn together(
         names.contains(&memory)
             || collective.values.iter().any(|v| v.iter().any(|t| names.contains(&t.text)))
     });
-    if let Some(Gathered::Value { name, kind, .. }) = held
+    if let Some(Gathered::Value { name, .. }) = held
         && analysis.loops().nth(number).is_some_and(|of| is_held(analysis, of))
     {
-        let (_, held) = held_type(analysis, name, *kind);
-        return format!("{element}({held}::value(msl_held_{name}))");
+        return format!("{element}(msl_held_{name}.value())");
     }
     match (collective.kind, held) {
         (Kind::Welford | Kind::WelfordCombine, _) | (_, None) => {

@@ -98,6 +98,7 @@ pub(crate) fn split(text: &str, kernel: &KernelInfo) -> Result<Fission, Refusal>
     let tokens = lex(text).map_err(|d| Refusal::new(d.message))?;
     let (_, body) = definition(&tokens, &kernel.function).ok_or_else(undefined)?;
     let own = super::waiting::function_names(&tokens);
+    refuse_names_of_metal(body, &own)?;
     let Some(simpler) = hoist::hoist(body, &own)? else {
         return split_tokens(&tokens, kernel, &own);
     };
@@ -105,6 +106,21 @@ pub(crate) fn split(text: &str, kernel: &KernelInfo) -> Result<Fission, Refusal>
     let text = [&text[..first.offset], &simpler, &text[last.end()..]].concat();
     let tokens = lex(&text).map_err(|d| Refusal::new(d.message))?;
     split_tokens(&tokens, kernel, &own)
+}
+
+/// Refuses a body that calls functions of the shader by names that are taken for those of Metal's:
+/// of these it is known what they do.
+fn refuse_names_of_metal(body: &[Token<'_>], own: &HashSet<&str>) -> Result<(), Refusal> {
+    let known = |name| effects::is_pure_function(name) || analyse::is_cheap_function(name);
+    let mut before = None;
+    for token in body {
+        let unqualified = before.replace(token.text) != Some("::");
+        if unqualified && own.contains(token.text) && known(token.text) {
+            let why = format!("the shader has a function {} of its own", token.text);
+            return Err(Refusal::new(why));
+        }
+    }
+    Ok(())
 }
 
 fn undefined() -> Refusal {

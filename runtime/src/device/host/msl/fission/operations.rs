@@ -52,10 +52,10 @@ impl<'a, 's> Emitter<'_, 'a, 's> {
             return Ok(gather::together(self.analysis, collective, *number));
         }
         if let Some(held) = self.held(collective).filter(|_| !collective.kind.is_place()) {
-            let (phase, ty) = (self.phases, held.ty.clone());
+            let phase = self.phases;
             // What only this operation uses need not be kept.
             self.gathering_phase(at + 1, &[], Some(held))?;
-            return Ok(format!("{ty}::value(msl_held{phase})"));
+            return Ok(format!("msl_held{phase}.value()"));
         }
         let operator = collective.kind.operator();
         let element = format!("msl::fission::element<decltype({memory})>");
@@ -89,14 +89,13 @@ impl<'a, 's> Emitter<'_, 'a, 's> {
         };
         let (operator, phase) = (collective.kind.operator(), self.phases);
         let held = self.held(collective);
-        let ty = held.as_ref().map(|h| h.ty.clone());
+        let is_held = held.is_some();
         // A place is found among values of the very type of the operation.
         let array = self.operands(at, &[value], held)?.remove(0);
-        let best = match ty {
-            Some(ty) => format!("{ty}::value(msl_held{phase})"),
-            None => format!(
-                "msl::fission::reduce<msl::fission::{operator}, {element}>({array}, msl_count)"
-            ),
+        let best = if is_held {
+            format!("msl_held{phase}.value()")
+        } else {
+            format!("msl::fission::reduce<msl::fission::{operator}, {element}>({array}, msl_count)")
         };
         let used = self.definitions(names(place), &HashSet::new())?;
         Ok(format!(

@@ -42,27 +42,56 @@ using msl::keep_first;
 
 // --- numbers that are gathered in registers
 
-// What is added up, or the greatest or least of what has come so far, in a form of which the
-// compiler knows that the order does not matter. For the greatest and the least float that is an
-// integer of the same order, moved so far that the NaNs of the other end come round to the end that
-// wins.
+// The greatest or the least of floats, in a form of which the compiler knows that the order does not
+// matter: two of their bits as integers. Floats of the sign that wins are in the order of their bits
+// (`outer`), and those of the other sign in the opposite one (`inner`). The NaNs of both signs, which
+// win too, lie behind the infinities: in `outer` where they have to be, and in `inner` once all are
+// moved so far that those of the other sign come round.
+template <class Op>
+struct Ends {
+  static constexpr bool is_greatest = Op::better(1, 0);
+  using Outer = metal::conditional_t<is_greatest, int, uint>;
+  using Inner = metal::conditional_t<is_greatest, uint, int>;
+  static constexpr uint nans = 0x7fffff;  // of one sign
+  Outer outer;
+  Inner inner;
+  MSL_INLINE explicit Ends(float value) {
+    const uint bits = __builtin_bit_cast(uint, value);
+    outer = (Outer)bits;
+    inner = (Inner)(bits + nans);
+  }
+  MSL_INLINE void merge(const Ends& other) {
+    outer = outer > other.outer ? outer : other.outer;
+    inner = inner < other.inner ? inner : other.inner;
+  }
+  MSL_INLINE float value() const {
+    constexpr uint sign = 0x80000000, least = is_greatest ? 0 : sign;
+    const bool has_winner = ((uint)outer & sign) == least;
+    const bool has_other_nan = inner < (Inner)(least + nans);
+    const uint bits = has_winner && !has_other_nan ? (uint)outer : (uint)inner - nans;
+    return __builtin_bit_cast(float, bits);
+  }
+};
+
+// What is added up, or the greatest or least, of what has come so far.
 template <class Op, class T>
 struct Held {
-  static constexpr bool is_key = Op::chooses && metal::is_floating_point_v<T>;
-  static constexpr uint nans = Op::better(1, 0) ? -0x7fffffu : 0x7fffffu;  // that a sign has
-  using type = metal::conditional_t<is_key, int, T>;
-  // Turns the order of negative numbers round, and back.
-  static MSL_INLINE int turned(int bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
-  static MSL_INLINE type of(T value) {
-    if constexpr (is_key) return (int)((uint)turned(__builtin_bit_cast(int, (float)value)) + nans);
-    else return value;
+  static constexpr bool is_ends = Op::chooses && metal::is_floating_point_v<T>;
+  metal::conditional_t<is_ends, Ends<Op>, T> all;
+  MSL_INLINE explicit Held(T first = Op::template nothing<T>()) : all(first) {}
+  template <class V>
+  MSL_INLINE void take(V value) {
+    if constexpr (Op::chooses) merge(Held(T(value)));
+    else all = Op::template apply<decltype(all + value)>(all, value);
   }
-  static MSL_INLINE T value(type held) {
-    if constexpr (is_key) return T(__builtin_bit_cast(float, turned((int)((uint)held - nans))));
-    else return held;
+  MSL_INLINE void merge(const Held& other) {
+    if constexpr (is_ends) all.merge(other.all);
+    else all = Op::template apply<T>(all, other.all);
   }
-  static MSL_INLINE type apply(type a, type b) { return Op::template apply<type>(a, b); }
-  static MSL_INLINE type nothing() { return of(Op::template nothing<T>()); }
+  MSL_INLINE T value() const {
+    if constexpr (is_ends) return T(all.value());
+    else return all;
+  }
 };
 
 // --- operations of a whole group

@@ -61,6 +61,18 @@ fn what_is_not_understood_is_left_to_fibers() {
 }
 
 #[test]
+fn functions_named_as_metals_are_not_taken_for_them() {
+    let mix = "float mix(device float* out, float a, uint i) { out[i] += a; return out[i]; }\n";
+    let source = row_kernel(
+        "auto t = c10::metal::threadgroup_sum(tmp_acc_0, tmp0, r0_index * 1, 64);\n\
+         mix(out_ptr0, t, r0_1 + 64*x0);",
+    );
+    let source = source.replacen("kernel void", &format!("{mix}kernel void"), 1);
+    let Outcome::Refused(reason) = outcome(&source) else { panic!("the kernel is split") };
+    assert_eq!(reason, "the shader has a function mix of its own");
+}
+
+#[test]
 fn launches_of_another_shape_run_on_fibers() {
     let body = "auto t = c10::metal::threadgroup_sum(tmp_acc_0, tmp0, r0_index * 1, 64);\n\
                 out_ptr0[r0_1 + 64*x0] = tmp0 - t;";
