@@ -76,3 +76,39 @@ fn places_beside_shuffles_of_other_sizes() {
         ),
     ]);
 }
+
+/// All triples of numbers where the order of floats and that of their bits differ.
+#[test]
+fn greatest_and_least_of_numbers_at_the_ends() {
+    let denormal = f32::from_bits(1);
+    let ends = [f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, f32::NAN, f32::from_bits(0x7f80_0001)];
+    let ends = [0.0, denormal, 1.0].into_iter().chain(ends).flat_map(|x| [x, -x]);
+    let ends: Vec<f32> = ends.chain([f32::from_bits(u32::MAX)]).collect();
+    let rows: Vec<[f32; 3]> = (0..ends.len().pow(3))
+        .map(|row| [1, ends.len(), ends.len().pow(2)].map(|step| ends[row / step % ends.len()]))
+        .collect();
+    let source = row_kernel(
+        "ends",
+        "auto most = c10::metal::threadgroup_max(floats, x, r0_index * 1, 40);
+  auto least = c10::metal::threadgroup_min(floats, x, r0_index * 1, 40);
+  out[2 * x0] = most; out[2 * x0 + 1] = least;",
+    );
+    let kernel = &both(&with_helpers(&source), &["ends"])[0];
+    kernel.assert_shape(Shape::Rows);
+    let mut values: Vec<f32> =
+        rows.iter().flat_map(|row| (0..40).map(|t| row[[0, 1, 2, 2, 1][t % 5]])).collect();
+    let (mut out, mut whole) = (vec![0.0f32; 2 * rows.len()], [0i64; 1]);
+    Dispatch::new([rows.len() as u32, 40, 1], [1, 40, 1])
+        .arg(&mut out)
+        .arg(&mut whole)
+        .arg(&mut values)
+        .arg(&mut [0i32; 1])
+        .run(&kernel.loops);
+    for (row, found) in rows.iter().zip(out.chunks(2)) {
+        let nan = row.iter().any(|x| x.is_nan());
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let least = row.iter().copied().fold(f32::INFINITY, f32::min);
+        let same = |a: f32, b: f32| if nan { a.is_nan() } else { a == b };
+        assert!(same(found[0], most) && same(found[1], least), "{row:?}: {found:?}");
+    }
+}
