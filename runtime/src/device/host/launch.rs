@@ -14,7 +14,7 @@ use super::pipeline::{HostPipeline, Parameter};
 use super::threads::Threads;
 use crate::Result;
 use crate::device::{Argument, Dispatch, Extent, Grid};
-use crate::error::{Context, err};
+use crate::error::err;
 
 /// Threadgroup arguments of a kernel, at most: what a [`Launch`] has room for.
 const THREADGROUP_ARGUMENTS: usize = 8;
@@ -138,45 +138,6 @@ impl std::fmt::Display for Sizes {
 /// # Errors
 /// The first argument that is not, by kernel, index and name.
 pub fn check_arguments(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Result<()> {
-    if all_fit(pipeline, arguments) { Ok(()) } else { find_misfit(pipeline, arguments) }
-}
-
-/// Whether all arguments are as [`check_arguments`] wants them, in one go over them. Those of
-/// parameters with the same index are not found to be.
-fn all_fit(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> bool {
-    let mut parameters = pipeline.buffers.as_slice();
-    for (index, argument) in arguments.iter().enumerate() {
-        let parameter = match parameters {
-            [first, rest @ ..] if first.index as usize == index => {
-                parameters = rest;
-                Some(first)
-            }
-            _ => None,
-        };
-        let fits = match (argument, parameter) {
-            (None, parameter) => parameter.is_none(),
-            (Some(Argument::Buffer { buffer, offset, .. }), parameter) => {
-                let len = buffer.len();
-                // Alignments are powers of two.
-                *offset <= len
-                    && parameter
-                        .is_none_or(|p| offset & (p.alignment - 1) == 0 && len - offset >= p.bytes)
-            }
-            (Some(Argument::Bytes(bytes)), parameter) => {
-                bytes.len() <= LIMITS.max_inline_bytes as usize
-                    && parameter.is_none_or(|p| bytes.len() >= p.bytes)
-            }
-        };
-        if !fits {
-            return false;
-        }
-    }
-    parameters.is_empty() && arguments.len() <= LIMITS.max_buffer_arguments as usize
-}
-
-/// The error of the first argument that is not as it has to be.
-#[cold]
-fn find_misfit(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Result<()> {
     if arguments.len() > LIMITS.max_buffer_arguments as usize {
         return Err(err!(
             InvalidArgument,
@@ -186,66 +147,93 @@ fn find_misfit(pipeline: &HostPipeline, arguments: &[Option<Argument>]) -> Resul
             LIMITS.max_buffer_arguments
         ));
     }
-    let at = |index: usize| {
+    let mut parameters = pipeline.buffers.as_slice();
+    for (index, argument) in arguments.iter().enumerate() {
+        if let Some(misfit) = argument.as_ref().and_then(Misfit::of_argument) {
+            return Err(misfit.error(pipeline, index));
+        }
+        while let [parameter, rest @ ..] = parameters
+            && parameter.index as usize == index
+        {
+            if let Some(misfit) = Misfit::of_parameter(parameter, argument.as_ref()) {
+                return Err(misfit.error(pipeline, index));
+            }
+            parameters = rest;
+        }
+    }
+    match parameters {
+        [] => Ok(()),
+        [parameter, ..] => Err(Misfit::Missing.error(pipeline, parameter.index as usize)),
+    }
+}
+
+/// What is wrong with an argument.
+#[derive(Debug, Clone, Copy)]
+enum Misfit {
+    Missing,
+    /// The offset, and the bytes of the buffer that it lies behind.
+    Outside(usize, usize),
+    /// So many inline bytes.
+    Long(usize),
+    /// The offset, and what it is to be a multiple of.
+    Misaligned(usize, usize),
+    /// The bytes bound, and those that the kernel reads.
+    Short(usize, usize),
+}
+
+impl Misfit {
+    /// What is wrong whatever the parameter is, if anything.
+    #[inline]
+    fn of_argument(argument: &Argument) -> Option<Misfit> {
+        match argument {
+            Argument::Buffer { buffer, offset, .. } => {
+                let len = buffer.len();
+                (*offset > len).then_some(Misfit::Outside(*offset, len))
+            }
+            Argument::Bytes(bytes) => (bytes.len() > LIMITS.max_inline_bytes as usize)
+                .then_some(Misfit::Long(bytes.len())),
+        }
+    }
+
+    /// Why the argument, which lies inside its buffer, is not for this parameter.
+    #[inline]
+    fn of_parameter(parameter: &Parameter, argument: Option<&Argument>) -> Option<Misfit> {
+        let bytes = match argument {
+            None => return Some(Misfit::Missing),
+            Some(Argument::Bytes(bytes)) => bytes.len(),
+            Some(Argument::Buffer { buffer, offset, .. }) => {
+                // Alignments are powers of two.
+                if offset & (parameter.alignment - 1) != 0 {
+                    return Some(Misfit::Misaligned(*offset, parameter.alignment));
+                }
+                buffer.len() - offset
+            }
+        };
+        (bytes < parameter.bytes).then_some(Misfit::Short(bytes, parameter.bytes))
+    }
+
+    #[cold]
+    fn error(self, pipeline: &HostPipeline, index: usize) -> crate::Error {
+        let what = match self {
+            Misfit::Missing => "nothing is bound to it".to_owned(),
+            Misfit::Outside(offset, len) => {
+                format!("offset {offset} lies behind the end of a buffer of {len} bytes")
+            }
+            Misfit::Long(bytes) => format!(
+                "{bytes} inline bytes exceed the {} of Metal; use a buffer",
+                LIMITS.max_inline_bytes
+            ),
+            Misfit::Misaligned(offset, alignment) => format!(
+                "offset {offset} is no multiple of the {alignment} bytes that its type is aligned to"
+            ),
+            Misfit::Short(bytes, needed) => {
+                format!("{bytes} bytes are bound to it, but the kernel reads {needed}")
+            }
+        };
         let parameter = pipeline.buffers.iter().find(|p| p.index as usize == index);
         let name = parameter.map(|p| format!(" {:?}", p.name)).unwrap_or_default();
-        format!("kernel {:?}, buffer({index}){name}", pipeline.name)
-    };
-    for (index, argument) in arguments.iter().enumerate() {
-        if let Some(argument) = argument {
-            check_extent(argument).context(|| at(index))?;
-        }
+        err!(InvalidArgument, "kernel {:?}, buffer({index}){name}: {what}", pipeline.name)
     }
-    for parameter in &pipeline.buffers {
-        let index = parameter.index as usize;
-        let argument = arguments.get(index).and_then(Option::as_ref);
-        check_parameter(parameter, argument).context(|| at(index))?;
-    }
-    Ok(())
-}
-
-/// Whether an argument lies inside its buffer, or is small enough to travel inline.
-fn check_extent(argument: &Argument) -> Result<()> {
-    match argument {
-        Argument::Buffer { buffer, offset, .. } if *offset > buffer.len() => Err(err!(
-            InvalidArgument,
-            "offset {offset} lies behind the end of a buffer of {} bytes",
-            buffer.len()
-        )),
-        Argument::Bytes(bytes) if bytes.len() > LIMITS.max_inline_bytes as usize => Err(err!(
-            InvalidArgument,
-            "{} inline bytes exceed the {} of Metal; use a buffer",
-            bytes.len(),
-            LIMITS.max_inline_bytes
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Whether an argument is there and is what its parameter needs.
-fn check_parameter(parameter: &Parameter, argument: Option<&Argument>) -> Result<()> {
-    let bytes = match argument {
-        None => return Err(err!(InvalidArgument, "nothing is bound to it")),
-        Some(Argument::Bytes(bytes)) => bytes.len(),
-        Some(Argument::Buffer { buffer, offset, .. }) => {
-            if !offset.is_multiple_of(parameter.alignment) {
-                return Err(err!(
-                    InvalidArgument,
-                    "offset {offset} is no multiple of the {} bytes that its type is aligned to",
-                    parameter.alignment
-                ));
-            }
-            buffer.len() - offset
-        }
-    };
-    if bytes < parameter.bytes {
-        return Err(err!(
-            InvalidArgument,
-            "{bytes} bytes are bound to it, but the kernel reads {}",
-            parameter.bytes
-        ));
-    }
-    Ok(())
 }
 
 /// Checks the threadgroup memory of a dispatch, and gives its lengths as a [`Launch`] has them.

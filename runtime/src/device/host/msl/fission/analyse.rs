@@ -9,7 +9,7 @@ use super::super::waiting::is_synchronising_word;
 use super::Refusal;
 use super::builtins::Builtins;
 use super::collective::{Collective, Kind};
-use super::effects::Effects;
+use super::effects::{Effects, is_vector};
 use super::simd::Simd;
 use super::statement::{
     Declaration, Statement, Tokens, inner, is_keyword, name_places, names, parse, reads, same,
@@ -417,6 +417,10 @@ impl<'a, 's, 'k> Analyser<'a, 's, 'k> {
                 };
                 if !is_array || (!welford && self.made.steps.iter().any(is_used)) {
                     return Err(Refusal::new(format!("the use of the threadgroup memory {name}")));
+                }
+                let ty = variable.and_then(|t| t.ty.last());
+                if !welford && ty.is_some_and(|ty| is_vector(ty.text)) {
+                    return Err(Refusal::new(format!("an operation on vectors, in {name}")));
                 }
             }
         }

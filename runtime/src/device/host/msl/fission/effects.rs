@@ -260,6 +260,11 @@ fn is_pure_call(tokens: Tokens<'_, '_>, at: usize) -> bool {
     }
 }
 
+/// Whether the word is a vector type of MSL's own.
+pub(super) fn is_vector(name: &str) -> bool {
+    name.ends_with(['2', '3', '4']) && is_scalar_or_vector(name)
+}
+
 /// Whether the word is a type of MSL's own: its constructor makes a value.
 fn is_scalar_or_vector(name: &str) -> bool {
     let element = name.trim_end_matches(['2', '3', '4']);

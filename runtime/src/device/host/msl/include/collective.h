@@ -9,39 +9,30 @@ namespace msl {
 
 // --- the greatest and the least
 
-// NaN wins, as in PyTorch.
-struct Greatest {
-  static constexpr bool chooses = true;
+// NaN wins, as in PyTorch. On numbers, and on vectors of them.
+template <bool greatest>
+struct Extreme {
+  static constexpr bool chooses = true, is_greatest = greatest;
+  // What no number is beyond.
   template <class T>
   static MSL_INLINE constexpr T nothing() {
     using Limits = metal::numeric_limits<T>;
-    if constexpr (metal::is_integral_v<T>) return Limits::lowest();
-    else return T(-Limits::infinity());
+    if constexpr (metal::is_integral_v<T>) return greatest ? Limits::lowest() : Limits::max();
+    else return T(greatest ? -Limits::infinity() : Limits::infinity());
   }
   template <class T>
-  static MSL_INLINE constexpr bool better(T a, T b) { return a > b; }
+  static MSL_INLINE constexpr auto better(T a, T b) {
+    if constexpr (greatest) return a > b;
+    else return a < b;
+  }
   template <class T>
   static MSL_INLINE T apply(T a, T b) {
-    if constexpr (metal::is_integral_v<T>) return a > b ? a : b;
-    else return (a != a) | (a > b) ? a : b;
+    if constexpr (metal::is_integral_v<T>) return better(a, b) ? a : b;
+    else return (a != a) | better(a, b) ? a : b;
   }
 };
-struct Least {
-  static constexpr bool chooses = true;
-  template <class T>
-  static MSL_INLINE constexpr T nothing() {
-    using Limits = metal::numeric_limits<T>;
-    if constexpr (metal::is_integral_v<T>) return Limits::max();
-    else return Limits::infinity();
-  }
-  template <class T>
-  static MSL_INLINE constexpr bool better(T a, T b) { return a < b; }
-  template <class T>
-  static MSL_INLINE T apply(T a, T b) {
-    if constexpr (metal::is_integral_v<T>) return a < b ? a : b;
-    else return (a != a) | (a < b) ? a : b;
-  }
-};
+using Greatest = Extreme<true>;
+using Least = Extreme<false>;
 
 // Takes a value and its place instead of those so far if the value is better: the first of equals
 // stays, and so does the first NaN.

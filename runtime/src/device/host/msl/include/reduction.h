@@ -49,7 +49,7 @@ using msl::keep_first;
 // moved so far that those of the other sign come round.
 template <class Op>
 struct Ends {
-  static constexpr bool is_greatest = Op::better(1, 0);
+  static constexpr bool is_greatest = Op::is_greatest;
   using Outer = metal::conditional_t<is_greatest, int, uint>;
   using Inner = metal::conditional_t<is_greatest, uint, int>;
   static constexpr uint nans = 0x7fffff;  // of one sign

@@ -48,6 +48,13 @@ fn what_is_not_understood_is_left_to_fibers() {
             format!("if (tmp0 > 5) {{ out_ptr0[0] = 1; return; }} auto t = {sum}; {store}"),
             "a return in",
         ),
+        (
+            format!(
+                "threadgroup float2 pairs[64]; auto t = {}; {store}",
+                sum.replace("tmp_acc_0, tmp0", "pairs, float2(tmp0, 1)")
+            ),
+            "an operation on vectors, in pairs",
+        ),
         (format!("{{ float x0 = 1; tmp0 += x0; }} auto t = {sum}; {store}"), "two variables"),
         (format!("float u = metal::simd_ballot(tmp0 > 0).any(); {store}"), "simd_ballot"),
         (format!("if (tmp0 > 0) {{ tmp0 += metal::simd_sum(tmp0); }} auto t = 0; {store}"), "flow"),
