@@ -159,9 +159,11 @@ mod tests {
     fn chunks_come_in_order_and_cover_the_items() {
         let board = Board::new(1);
         assert!(board.is_done() && !board.has_work());
-        assert_eq!(ranges(&board, 0, 5, 2), [0..2, 2..4, 4..5]);
-        assert_eq!(ranges(&board, 0, 3, 3), [0..3]);
-        assert_eq!(ranges(&board, 0, 2, 9), [0..2]);
+        for (total, chunk, ends) in [(5, 2, &[2, 4, 5][..]), (3, 3, &[3]), (2, 9, &[2])] {
+            let starts = std::iter::once(&0).chain(ends);
+            let expected: Vec<_> = starts.zip(ends).map(|(&start, &end)| start..end).collect();
+            assert_eq!(ranges(&board, 0, total, chunk), expected);
+        }
     }
 
     #[test]
