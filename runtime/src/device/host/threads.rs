@@ -154,11 +154,8 @@ impl Crew {
     /// The crew in `slot` with `size` workers, or a new one. Fewer if the system has no threads.
     fn of_size(slot: &mut Option<Crew>, size: usize) -> &mut Crew {
         let process = std::process::id();
-        if slot.as_ref().is_some_and(|crew| crew.process != process) {
-            // Those threads exist in the parent only: there is nobody to wake or to join.
-            std::mem::forget(slot.take());
-        }
-        if slot.as_ref().is_some_and(|crew| crew.shared.seats.len() != size) {
+        let fits = |crew: &Crew| crew.process == process && crew.shared.seats.len() == size;
+        if slot.as_ref().is_some_and(|crew| !fits(crew)) {
             *slot = None;
         }
         slot.get_or_insert_with(|| Crew::start(process, size))
@@ -183,6 +180,9 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         if self.process != std::process::id() {
+            // Those threads exist in the parent only: there is nobody to wake or to join, nor to
+            // detach, as a handle does that is dropped: the memory of their stacks may be gone.
+            self.workers.drain(..).for_each(std::mem::forget);
             return;
         }
         self.shared.closed.store(true, Release);
@@ -445,20 +445,14 @@ mod tests {
         assert_eq!(threads.count(), MOST_THREADS);
     }
 
-    #[test]
-    fn a_forked_child_has_workers_of_its_own() {
-        let threads = Threads::new(2);
-        assert!(visits(&threads, 100, 1).iter().all(|&n| n == 1));
-        // SAFETY: the child only runs the pool and leaves with `_exit`.
+    /// Has a forked child call `work`, which is to give true.
+    fn in_forked_child(work: impl FnOnce() -> bool) {
+        // SAFETY: the child only uses the pool and leaves with `_exit`.
         match unsafe { libc::fork() } {
             0 => {
                 // SAFETY: ends the child should it hang.
                 unsafe { libc::alarm(30) };
-                let barrier = Barrier::new(2);
-                let work = |_: Range<u64>| {
-                    barrier.wait();
-                };
-                let ok = threads.run(2, 1, &work).is_ok();
+                let ok = work();
                 // SAFETY: leaves without running the parent's exit handlers.
                 unsafe { libc::_exit(i32::from(!ok)) }
             }
@@ -470,5 +464,30 @@ mod tests {
                 assert_eq!(status, 0, "the child failed or was killed");
             }
         }
+    }
+
+    #[test]
+    fn a_forked_child_has_workers_of_its_own() {
+        let threads = Threads::new(2);
+        assert!(visits(&threads, 100, 1).iter().all(|&n| n == 1));
+        in_forked_child(|| {
+            let barrier = Barrier::new(2);
+            let work = |_: Range<u64>| {
+                barrier.wait();
+            };
+            threads.run(2, 1, &work).is_ok()
+        });
+    }
+
+    #[test]
+    fn a_forked_child_can_drop_the_workers_of_its_parent() {
+        // So many that the C library frees the stacks of those that are not there.
+        let mut threads = Threads::new(64);
+        assert!(visits(&threads, 100, 1).iter().all(|&n| n == 1));
+        in_forked_child(|| {
+            drop(std::mem::replace(&mut threads, Threads::new(1)));
+            true
+        });
+        assert!(visits(&threads, 100, 1).iter().all(|&n| n == 1));
     }
 }
