@@ -71,8 +71,8 @@ impl Drop for Arena {
     }
 }
 
-/// The arenas that nobody uses at the moment. There are as many arenas as threads ever ran
-/// synchronising kernels at the same time.
+/// The arenas that nobody uses at the moment. Beside one for each seat that ever ran a
+/// synchronising kernel, there are as many as threads ever ran those at the same time.
 #[derive(Debug, Default)]
 pub struct Arenas {
     /// Start of an arena, or null, for each seat: for who sits there next, without a lock.
@@ -91,12 +91,17 @@ impl Arenas {
             Some(arena) => arena,
             None => {
                 let idle = self.idle.lock().pop();
-                idle.map_or_else(Arena::new, Ok)?
+                idle.map_or_else(Arena::new, Ok).or_else(|e| self.of_another_seat().ok_or(e))?
             }
         };
         let result = work(&arena);
         self.keep(place, arena);
         Ok(result)
+    }
+
+    /// An arena that waits for somebody who is not here.
+    fn of_another_seat(&self) -> Option<Arena> {
+        self.seats.iter().find_map(|place| take(&place.0))
     }
 
     fn keep(&self, place: &AtomicPtr<u8>, arena: Arena) {
@@ -167,6 +172,11 @@ mod tests {
         arenas.trim();
         assert!(arenas.seats[0].0.load(Relaxed).is_null());
         assert_eq!(arenas.with(use_arena).unwrap(), 0);
+        let kept = arenas.of_another_seat().expect("the one that was just used");
+        assert!(arenas.of_another_seat().is_none());
+        // Wherever it came from, it is kept for this thread from now on.
+        arenas.keep(&arenas.seats[0].0, kept);
+        assert_eq!(arenas.with(use_arena).unwrap(), 1);
     }
 
     #[test]
