@@ -135,6 +135,11 @@ pub(super) fn gathering_statement(
             let ty = format!("metal::decay_t<decltype({name})>");
             format!("{name} = msl::fission::{operator}::apply<{ty}>({name}, {ty}({operand}));")
         }
+        Gathered::Value { name, operand, .. } => format!(
+            "static_assert(msl::fission::in_any_order<decltype({name}), decltype({})>); {}",
+            text(operand),
+            text(statement)
+        ),
         Gathered::Place { value, index, kind, operand, .. } => {
             let (operator, operand) = (kind.operator(), text(operand));
             let ty = |name: &str| format!("metal::decay_t<decltype({name})>");

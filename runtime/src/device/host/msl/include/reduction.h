@@ -40,7 +40,13 @@ using msl::Greatest;
 using msl::Least;
 using msl::keep_first;
 
-// --- numbers that are gathered in registers
+// --- numbers that are gathered
+
+// Whether numbers of type `V` may be gathered in one of type `T` in any order. A whole number drops
+// the fraction of what is added to it each time: what comes out is then a matter of the order.
+template <class T, class V>
+constexpr bool in_any_order =
+    !metal::is_integral_v<metal::decay_t<T>> || metal::is_integral_v<metal::decay_t<V>>;
 
 // The greatest or the least of floats, in a form of which the compiler knows that the order does not
 // matter: two of their bits as integers. Floats of the sign that wins are in the order of their bits
@@ -81,6 +87,7 @@ struct Held {
   MSL_INLINE explicit Held(T first = Op::template nothing<T>()) : all(first) {}
   template <class V>
   MSL_INLINE void take(V value) {
+    static_assert(Op::chooses || in_any_order<T, V>, "fractions for a whole number");
     if constexpr (Op::chooses) merge(Held(T(value)));
     else all = Op::template apply<decltype(all + value)>(all, value);
   }

@@ -112,3 +112,42 @@ fn greatest_and_least_of_numbers_at_the_ends() {
         assert!(same(found[0], most) && same(found[1], least), "{row:?}: {found:?}");
     }
 }
+
+/// A whole number drops the fraction of each number that is added to it: loops, which add in another
+/// order than the threads do, are not for that. The compiler refuses them, as only it knows the types.
+#[test]
+fn sums_that_drop_fractions_stay_in_their_order() {
+    let kernel = |name: &str, init: &str| {
+        format!(
+            "[[max_total_threads_per_threadgroup(1024)]]
+kernel void {name}(device float* out, constant float* in_f,
+    uint2 thread_pos [[thread_position_in_grid]],
+    uint2 group_pos [[thread_position_in_threadgroup]]) {{
+  auto xindex = thread_pos.x; auto r0_index = thread_pos.y; int x0 = xindex;
+  threadgroup long shared[32];
+  {init}
+  for (auto r0__cnt = 0; r0__cnt < 3; ++r0__cnt) {{
+    int r0__linear_idx = 3 * r0_index + r0__cnt;
+    if (r0__linear_idx >= 3000) break;
+    auto x = in_f[r0__linear_idx + 3000 * x0] * 9; auto n = static_cast<int>(x);
+    acc += x;
+  }}
+  auto sum = c10::metal::threadgroup_sum(shared, acc, r0_index * 1, 1024);
+  if (r0_index == 0) out[x0] = sum;
+}}
+"
+        )
+    };
+    let dropping = kernel("dropping", "long acc = 0;");
+    let keeping = kernel("keeping", "float acc = 0;");
+    let whole = kernel("whole", "long acc = 0;").replace("acc += x", "acc += n");
+    let source = with_helpers(&[dropping, keeping, whole].concat());
+    let kernels = both(&source, &["dropping", "keeping", "whole"]);
+    for kernel in &kernels {
+        assert_eq!(kernel.info.fission, Outcome::Split(Shape::Rows));
+    }
+    let loops: Vec<_> = kernels.iter().map(|kernel| kernel.loops.loops()).collect();
+    assert_eq!(loops, [false, true, true]);
+    let (grid, group) = ([3, 1024, 1], [1, 1024, 1]);
+    kernels[2].compare_all(&Launch { grid, group, elements: 9000, scalar: 0 });
+}
