@@ -34,7 +34,7 @@ pub struct Board {
 pub struct Padded<T>(pub T);
 
 /// A chunk of a job.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Claim {
     /// What was published with the job; valid until the job's last chunk is finished.
     pub work: *mut (),
